@@ -74,7 +74,7 @@ fn do_all_vote(address: &str) -> bool {
 }
 
 /// The command of an agent with these settings, written to a file of this name.
-fn agent(directory: &Path, name: &str, settings: &Value) -> impl Fn() -> Command + Send + Sync + use<> {
+pub(super) fn agent(directory: &Path, name: &str, settings: &Value) -> impl Fn() -> Command + Send + Sync + use<> {
     let file = directory.join(format!("{name}.json"));
     fs::write(&file, settings.to_string()).unwrap();
     move || {

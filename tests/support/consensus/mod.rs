@@ -1,5 +1,6 @@
 //! Real servers of consensus stores, and what an administrator does to them. `tests/stores` and `tests/faults` include this module by its path.
 
+pub(crate) mod configured;
 mod consul;
 mod counter;
 mod etcd;
@@ -107,6 +108,14 @@ pub(crate) fn program<V: ConsensusStore>() -> String {
 /// The URL of a store for those who are to come by a counter. It has one server.
 pub(crate) fn counted_url<V: ConsensusStore>(servers: &V, counter: &Counter, prefix: &str) -> String {
     servers.url(prefix).replace(servers.address(), counter.address())
+}
+
+/// A server, a counter before it, and the URL of a store by the counter.
+pub(crate) fn counted<V: ConsensusStore>(prefix: &str) -> (V, Counter, String) {
+    let servers = V::start(1);
+    let counter = Counter::to(servers.address());
+    let url = counted_url(&servers, &counter, prefix);
+    (servers, counter, url)
 }
 
 /// Makes a network between servers that do not run yet.

@@ -1,6 +1,6 @@
 //! What a lock costs the servers: entries in the log on which they agree, and requests.
 
-use crate::consensus::{ConsensusStore, Counter, Etcd, Look, Quorum, counted_url};
+use crate::consensus::{ConsensusStore, Etcd, Look, counted};
 use crate::support::claim;
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -49,9 +49,8 @@ fn median_rise(count: impl Fn() -> u64, mut work: impl FnMut()) -> u64 {
 }
 
 fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: ConsensusStore>() {
-    let servers = V::start(1);
-    let counter = Counter::to(servers.address());
-    let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config);
+    let (servers, counter, url) = counted::<V>("a");
+    let lock = lock::<V>(&url, |config| config);
     // The session is a third write, of the first lock alone.
     pair(&lock);
     assert_eq!(median_rise(|| servers.log_index(), || pair(&lock)), 2);
@@ -59,9 +58,8 @@ fn a_lock_and_its_unlock_are_two_writes_to_the_log_and_two_requests<V: Consensus
 }
 
 fn a_lock_that_lingers_is_taken_up_without_a_request<V: ConsensusStore>() {
-    let servers = V::start(1);
-    let counter = Counter::to(servers.address());
-    let lock = lock::<V>(&counted_url(&servers, &counter, "a"), |config| config.with_linger(LEASE / 10));
+    let (servers, counter, url) = counted::<V>("a");
+    let lock = lock::<V>(&url, |config| config.with_linger(LEASE / 10));
     pair(&lock);
     assert_eq!(median_rise(|| servers.log_index(), || pair(&lock)), 0);
     assert_eq!(median_rise(|| counter.requests(), || pair(&lock)), 0);
@@ -111,9 +109,7 @@ fn at_rest(count: impl Fn() -> u64) -> u64 {
 /// Neither the holder nor those that come after are so here, and each knows who waits: it looks at nothing. The second write is the waiter's
 /// confirmation. A waiter on Consul asks for its next message, too.
 fn a_hand_over_between_clients_is_two_writes_to_the_log_and_no_look<V: ConsensusStore>() {
-    let servers = V::start(1);
-    let counter = Counter::to(servers.address());
-    let url = counted_url(&servers, &counter, "a");
+    let (servers, counter, url) = counted::<V>("a");
     let held = lock::<V>(&url, |config| config);
     let first = lock::<V>(&url, |config| config);
     let guard = first.lock().unwrap();
@@ -149,9 +145,7 @@ fn a_hand_over_between_clients_is_two_writes_to_the_log_and_no_look<V: Consensus
 
 /// The least number of requests that a release causes, of several, with this many waiters and those that come after.
 fn requests_of_a_release<V: ConsensusStore>(waiters: u64) -> u64 {
-    let servers = V::start(1);
-    let counter = Counter::to(servers.address());
-    let url = counted_url(&servers, &counter, "a");
+    let (servers, counter, url) = counted::<V>("a");
     let mut least = u64::MAX;
     for _ in 0..3 {
         let held = lock::<V>(&url, |config| config);
@@ -177,9 +171,8 @@ fn a_release_causes_as_many_requests_with_twenty_waiters_as_with_one<V: Consensu
 
 /// Each has an outcome of its own: one whose entry was deleted is lost, and one whose session has ended, and no other.
 fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
-    let servers = V::start(1);
-    let counter = Counter::to(servers.address());
-    let store = V::processor(&counted_url(&servers, &counter, "a"));
+    let (servers, counter, url) = counted::<V>("a");
+    let store = V::processor(&url);
     // The last ten have names that are as long as names may be.
     let name = |n: usize| if n < 200 { format!("k{n}") } else { format!("{n}{}", "%".repeat(LONGEST_KEY - 3)) };
     let names: Vec<_> = (0..210).map(|n| (name(n), format!("c-{n}"))).collect();
@@ -232,9 +225,8 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
 /// Shows: G3.
 #[test]
 fn etcd_keeps_few_and_many_tenures_by_the_connection_that_is_open() {
-    let servers = Etcd::start(1);
-    let counter = Counter::to(servers.address());
-    let store = Etcd::processor(&counted_url(&servers, &counter, "a"));
+    let (_servers, counter, url) = counted::<Etcd>("a");
+    let store = Etcd::processor(&url);
     let names: Vec<_> = (0..40).map(|n| (format!("k{n}"), format!("c-{n}"))).collect();
     let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker, LEASE)).collect();
     for claim in &claims {

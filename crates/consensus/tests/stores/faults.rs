@@ -67,12 +67,14 @@ struct Waiter(Killed, BufReader<ChildStdout>);
 
 impl Waiter {
     fn start(url: &str) -> Self {
-        let mut process = Command::new(env::current_exe().unwrap())
-            .args(["faults::waits_until_it_is_killed", "--exact", "--nocapture"])
-            .env(WAITER, url)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::of("waits", WAITER, url)
+    }
+
+    /// A process that plays a function of this file, which finds the URL in a variable.
+    fn of(does: &str, variable: &str, url: &str) -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args([&format!("faults::{does}_until_it_is_killed"), "--exact", "--nocapture"]);
+        let mut process = command.env(variable, url).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap());
         Self(Killed(process), lines)
     }
@@ -83,14 +85,19 @@ impl Waiter {
     }
 }
 
+/// Says that this process holds, and waits for its end.
+fn hold_for_good() {
+    std::io::stdout().write_all(b"it holds\n").unwrap();
+    std::thread::sleep(Duration::from_secs(600));
+}
+
 /// What the process of a [`Waiter`] does.
 #[test]
 fn waits_until_it_is_killed() {
     if let Ok(url) = env::var(WAITER) {
         let lock = if url.starts_with("etcd") { lock::<Etcd>(&url, WAITING) } else { lock::<Consul>(&url, WAITING) };
         let _guard = lock.lock().unwrap();
-        std::io::stdout().write_all(b"it holds\n").unwrap();
-        std::thread::sleep(Duration::from_secs(600));
+        hold_for_good();
     }
 }
 
@@ -121,15 +128,9 @@ fn behind_a_waiter_that<V: ConsensusStore>(servers: &V, strike: Signal) -> (Wait
 
 /// A process that holds the lock, and that with a lock-delay.
 fn holder(url: &str) -> Killed {
-    let mut process = Command::new(env::current_exe().unwrap())
-        .args(["faults::holds_until_it_is_killed", "--exact", "--nocapture"])
-        .env(HOLDER, url)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    assert!(lines.map_while(Result::ok).any(|line| line.contains("it holds")));
-    Killed(process)
+    let mut process = Waiter::of("holds", HOLDER, url);
+    process.holds();
+    process.0
 }
 
 /// What the process of a [`holder`] does. It does nothing in the process of the tests.
@@ -142,8 +143,7 @@ fn holds_until_it_is_killed() {
             [lock::<Consul>(&url, Consul::LEASE), delayed::<Consul>(&url)]
         };
         let _guards = locks.each_ref().map(|lock| lock.lock().unwrap());
-        std::io::stdout().write_all(b"it holds\n").unwrap();
-        std::thread::sleep(Duration::from_secs(600));
+        hold_for_good();
     }
 }
 

@@ -1,53 +1,19 @@
 //! Connections that are encrypted, and users with and without rights.
 
-use crate::support::certificates::{authority, certificate, write};
+use crate::certificates::{authority, certificate, write};
 use crate::support::crew::{eventually, spawn};
+use crate::support::ports::free_port;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use redis_dlock::port::{AcquireOutcome, Claim, ExtendOutcome, Limit, LockProcessor, Operations, Outcome, Request};
 use redis_dlock::{DLockConfig, DLockGenerator, Error};
 use serde_json::{Value, json};
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
 
 /// Far longer than any of these tests.
 const LONG: Duration = Duration::from_secs(120);
-
-/// A server that ends with this.
-struct Server {
-    command: Command,
-    process: Child,
-}
-
-impl Server {
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}: tests/run.sh installs it"));
-        Self { command, process }
-    }
-
-    fn kill(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-
-    fn restart(&mut self) {
-        self.kill();
-        self.process = self.command.spawn().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// Certificates of one authority, as files, and as texts for a client.
 struct Papers {
@@ -96,27 +62,16 @@ fn refusal(store: &impl LockProcessor) -> Error {
 
 mod etcd {
     use super::*;
+    use crate::consensus::configured::etcd as server;
     use dlock_consensus::EtcdLockProcessor;
-
-    fn server(data: &TempDir, url: &str, options: &[&str]) -> Server {
-        let mut command = Command::new(std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".into()));
-        let peers = format!("http://127.0.0.1:{}", port());
-        command.args(["--name", "s", "--log-level", "error", "--data-dir"]).arg(data.path().join("etcd"));
-        command.args(["--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", &peers]);
-        command.args(["--initial-advertise-peer-urls", &peers, "--initial-cluster", &format!("s={peers}")]);
-        Server::start({
-            command.args(options);
-            command
-        })
-    }
 
     #[cfg(feature = "tls")]
     #[test]
     fn a_lock_over_tls_with_a_client_certificate() {
-        let (papers, port) = (Papers::new(), port());
+        let (papers, port) = (Papers::new(), free_port());
         let [root, chain, key] = &papers.files;
         let options = ["--cert-file", chain, "--key-file", key, "--trusted-ca-file", root, "--client-cert-auth"];
-        let _server = server(&papers.directory, &format!("https://127.0.0.1:{port}"), &options);
+        let _server = server(papers.directory.path(), &format!("https://127.0.0.1:{port}"), &options);
         let builder = || EtcdLockProcessor::builder(&format!("etcd+https://localhost:{port}")).unwrap();
         let (chain, key) = &papers.client;
         let trusting = || builder().tls_root_certificates(papers.root.as_str());
@@ -141,10 +96,10 @@ mod etcd {
     #[cfg(feature = "tls")]
     #[test]
     fn a_client_certificate_with_a_name_is_refused_by_name_while_users_are_enabled() {
-        let (papers, port) = (Papers::new(), port());
+        let (papers, port) = (Papers::new(), free_port());
         let [root, chain, key] = &papers.files;
         let options = ["--cert-file", chain, "--key-file", key, "--trusted-ca-file", root, "--client-cert-auth"];
-        let _server = server(&papers.directory, &format!("https://127.0.0.1:{port}"), &options);
+        let _server = server(papers.directory.path(), &format!("https://127.0.0.1:{port}"), &options);
         let (chain, key) = &papers.client;
         let store = |login: &str| {
             let builder = EtcdLockProcessor::builder(&format!("etcd+https://{login}localhost:{port}")).unwrap();
@@ -178,9 +133,9 @@ mod etcd {
 
     #[test]
     fn a_server_without_its_gateway_is_told_by_its_option() {
-        let (data, port) = (tempfile::tempdir().unwrap(), port());
+        let (data, port) = (tempfile::tempdir().unwrap(), free_port());
         let address = format!("127.0.0.1:{port}");
-        let _server = server(&data, &format!("http://{address}"), &["--enable-grpc-gateway=false"]);
+        let _server = server(data.path(), &format!("http://{address}"), &["--enable-grpc-gateway=false"]);
         eventually("it listens", || std::net::TcpStream::connect(&address).is_ok());
         let store = || EtcdLockProcessor::new(&format!("etcd://{address}")).unwrap();
         let client = DLockGenerator::new(store()).unwrap();
@@ -196,8 +151,8 @@ mod etcd {
 
     #[test]
     fn users_have_the_rights_of_their_roles() {
-        let (data, port) = (tempfile::tempdir().unwrap(), port());
-        let mut server = server(&data, &format!("http://127.0.0.1:{port}"), &["--bcrypt-cost", "4"]);
+        let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+        let mut server = server(data.path(), &format!("http://127.0.0.1:{port}"), &["--bcrypt-cost", "4"]);
         let store = |login: &str| EtcdLockProcessor::new(&format!("etcd://{login}127.0.0.1:{port}/team")).unwrap();
         // While users are not enabled, a login does no harm.
         let early = store("locks:sesame@");
@@ -270,38 +225,18 @@ mod etcd {
 
 mod consul {
     use super::*;
+    use crate::consensus::configured::{MANAGER, consul as server, denying};
     use crate::support::journal;
     use dlock_consensus::ConsulLockProcessor;
-
-    /// Starts a server with further settings, which say its HTTP ports.
-    fn server(data: &TempDir, further: &Value) -> Server {
-        let mut settings = json!({
-            "server": true, "bootstrap": true, "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
-            "data_dir": data.path().join("consul"), "disable_update_check": true, "log_level": "ERR",
-            "connect": { "enabled": false }, "performance": { "raft_multiplier": 1 },
-        });
-        let further = further.as_object().unwrap().clone();
-        settings.as_object_mut().unwrap().extend(further);
-        for name in ["serf_lan", "server"] {
-            settings["ports"][name] = port().into();
-        }
-        for name in ["dns", "grpc", "grpc_tls", "serf_wan"] {
-            settings["ports"][name] = (-1).into();
-        }
-        let file = write(data.path(), "consul.json", &settings.to_string());
-        let mut command = Command::new(std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".into()));
-        command.arg("agent").arg(format!("-config-file={file}"));
-        Server::start(command)
-    }
 
     #[cfg(feature = "tls")]
     #[test]
     fn a_lock_over_tls_with_a_client_certificate() {
-        let (papers, port) = (Papers::new(), port());
+        let (papers, port) = (Papers::new(), free_port());
         let [root, chain, key] = &papers.files;
         let https = json!({ "ca_file": root, "cert_file": chain, "key_file": key, "verify_incoming": true });
         let settings = json!({ "tls": { "https": https }, "ports": { "http": -1, "https": port } });
-        let _server = server(&papers.directory, &settings);
+        let _server = server(papers.directory.path(), &settings);
         let builder = || ConsulLockProcessor::builder(&format!("consul+https://localhost:{port}")).unwrap();
         let (chain, key) = &papers.client;
         let trusting = || builder().tls_root_certificates(papers.root.as_str());
@@ -344,10 +279,8 @@ mod consul {
 
     #[test]
     fn tokens_have_the_rights_of_their_policies() {
-        const MANAGER: &str = "7e0a5a1b-56f4-4a3f-9a7e-3f1c5d6b7a80";
-        let (data, port) = (tempfile::tempdir().unwrap(), port());
-        let acl = json!({ "enabled": true, "default_policy": "deny", "tokens": { "initial_management": MANAGER } });
-        let _server = server(&data, &json!({ "acl": acl, "ports": { "http": port } }));
+        let (data, port) = (tempfile::tempdir().unwrap(), free_port());
+        let _server = server(data.path(), &json!({ "acl": denying(), "ports": { "http": port } }));
         let store = |token: &str| ConsulLockProcessor::new(&format!("consul://{token}127.0.0.1:{port}/team")).unwrap();
         answers(&store(&format!("{MANAGER}@")));
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();

@@ -96,45 +96,33 @@ fn each_operation_waits_for_a_majority_and_is_not_repeated() {
     processor.release(&claim(1), LONG).unwrap();
 }
 
-/// Shows: G1, S6.
+/// A poll finds what was done.
+///
+/// Shows: G1, G2, S6.
 #[test]
-fn a_server_that_is_not_the_primary_has_done_nothing() {
+fn each_failure_says_whether_the_command_may_have_been_executed() {
+    use BackendFailure::{NotExecuted, Unknown};
     let Some(scene) = Scene::start() else { return };
-    for code in [10107, 13435, 10058] {
-        let processor = scene.under(Fault::Refused(code));
-        assert_eq!(failure(processor.acquire(&claim(1), LONG)), BackendFailure::NotExecuted, "{code}");
-        assert_eq!(scene.proxy.fired(), 1, "{code}");
-        assert_eq!(processor.poll(&claim(1), LONG).unwrap(), PollOutcome::Gone);
-    }
-}
-
-/// Shows: G2.
-#[test]
-fn a_primary_that_steps_down_may_have_executed_it_and_a_poll_tells() {
-    let Some(scene) = Scene::start() else { return };
-    for code in [189, 91, 11600, 11602] {
-        let processor = scene.under(Fault::Interrupted(code));
-        assert_eq!(failure(processor.acquire(&claim(1), LONG)), BackendFailure::Unknown, "{code}");
-        polled(&processor);
-        processor.release(&claim(1), LONG).unwrap();
-        // The same answer, and nothing was done.
-        let processor = scene.under(Fault::Refused(code));
-        assert_eq!(failure(processor.acquire(&claim(1), LONG)), BackendFailure::Unknown, "{code}");
-        assert_eq!(processor.poll(&claim(1), LONG).unwrap(), PollOutcome::Gone);
-    }
-}
-
-/// Shows: G2.
-#[test]
-fn a_write_that_no_majority_has_confirmed_is_unknown() {
-    let Some(scene) = Scene::start() else { return };
-    for code in [64, 100] {
-        let processor = scene.under(Fault::Unconfirmed(code));
-        assert_eq!(failure(processor.acquire(&claim(1), LONG)), BackendFailure::Unknown, "{code}");
-        polled(&processor);
-        scene.proxy.set(OPERATION, 1, Fault::Unconfirmed(code));
-        assert_eq!(failure(processor.probe(&claim(1), LONG)), BackendFailure::Unknown, "{code}");
-        processor.release(&claim(1), LONG).unwrap();
+    let rows: [(&str, fn(i32) -> Fault, &[i32], BackendFailure, bool); 4] = [
+        ("the server is not the primary", Fault::Refused, &[10107, 13435, 10058], NotExecuted, false),
+        ("the primary steps down after it", Fault::Interrupted, &[189, 91, 11600, 11602], Unknown, true),
+        ("the primary steps down before it", Fault::Refused, &[189, 91, 11600, 11602], Unknown, false),
+        ("no majority has confirmed it", Fault::Unconfirmed, &[64, 100], Unknown, true),
+    ];
+    for (why, fault, codes, expected, is_executed) in rows {
+        for fault in codes.iter().map(|code| fault(*code)) {
+            let processor = scene.under(fault);
+            assert_eq!(failure(processor.acquire(&claim(1), LONG)), expected, "{why}: {fault:?}");
+            assert_eq!(scene.proxy.fired(), 1, "{why}: {fault:?}");
+            match processor.poll(&claim(1), LONG).unwrap() {
+                PollOutcome::Acquired(_) if is_executed => {}
+                PollOutcome::Gone if !is_executed => {}
+                other => panic!("{why}: {fault:?}: {other:?}"),
+            }
+            scene.proxy.set(OPERATION, 1, fault);
+            assert_eq!(failure(processor.probe(&claim(1), LONG)), expected, "{why}: {fault:?}");
+            processor.release(&claim(1), LONG).unwrap();
+        }
     }
 }
 

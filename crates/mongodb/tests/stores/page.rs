@@ -1,8 +1,8 @@
 //! What the manual of `redis-dlock`, and that of this crate, say of this store.
 
 use crate::fresh::Fresh;
+use crate::stores_page::tells_limits;
 use crate::support::crew::{eventually, spawn};
-use crate::support::stores_page::tells_limits;
 use dlock_conformance::Store;
 use dlock_mongodb::MongoLockProcessor;
 use mongodb::bson::Document;

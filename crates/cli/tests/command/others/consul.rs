@@ -1,8 +1,8 @@
-//! `consul lock` of Consul 1.22.5, with an agent in development mode.
+//! `consul lock` of Consul 1.22.5, with one server.
 
-use super::super::kit::{Killed, Start};
+use super::super::consensus::{ConsensusStore, Consul, Quorum, program};
+use super::super::kit::Start;
 use super::super::support::crew::eventually;
-use super::super::support::free_port;
 use super::{Locker, Signalled, is_there, same_store};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
@@ -10,49 +10,19 @@ use std::process::{Command, Stdio};
 /// What comes after `consul lock` and the prefix: the command as it is, and its own status.
 const AS_IT_IS: [&str; 3] = ["lock", "-shell=false", "p"];
 
-fn program() -> String {
-    std::env::var("CONSUL_BIN").unwrap_or_else(|_| "consul".to_owned())
-}
-
 fn locker() -> Option<Locker> {
-    let program = program();
+    let program = program::<Consul>();
     if !is_there(&program, "version", "Consul v1.22.5") {
         return None;
     }
-    let [http, server, gossip] = [(); 3].map(|()| free_port().to_string());
-    let home = tempfile::tempdir().unwrap();
-    let words = [
-        "agent",
-        "-dev",
-        "-bind",
-        "127.0.0.1",
-        "-client",
-        "127.0.0.1",
-        "-http-port",
-        &http,
-        "-dns-port",
-        "-1",
-        "-grpc-port",
-        "-1",
-        "-grpc-tls-port",
-        "-1",
-        "-server-port",
-        &server,
-        "-serf-lan-port",
-        &gossip,
-        "-serf-wan-port",
-        "-1",
-    ];
-    let agent = Command::new(&program).args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let (server, home) = (Consul::start(1), tempfile::tempdir().unwrap());
     let words = [&[program.as_str()][..], &AS_IT_IS].concat();
-    let locker = Locker {
+    Some(Locker {
         words: words.into_iter().map(str::to_owned).collect(),
-        variables: vec![("CONSUL_HTTP_ADDR", format!("127.0.0.1:{http}"))],
+        variables: vec![("CONSUL_HTTP_ADDR", server.address().to_owned())],
         home,
-        _server: Some(Killed(agent)),
-    };
-    eventually("Consul has a leader", || consul(&locker, &["kv", "put", "ready", "1"]).status().unwrap().success());
-    Some(locker)
+        _server: Some(Box::new(server)),
+    })
 }
 
 /// `consul` itself, with other words.
@@ -139,8 +109,6 @@ fn input_and_arguments_are_passed_on_if_that_is_wanted_and_no_number() {
 #[test]
 fn dlock_runs_commands_on_the_same_store() {
     let Some(locker) = locker() else { return };
-    let address =
-        locker.variables.iter().find(|(name, _)| *name == "CONSUL_HTTP_ADDR").unwrap().1.replace("http://", "");
-    same_store::runs_here(&locker, &format!("consul://{address}"));
+    same_store::runs_here(&locker, "consul");
     same_store::is_waited_for(&locker, "consul");
 }

@@ -1,8 +1,8 @@
 //! `etcdctl lock` of etcd 3.4.23, with one server.
 
-use super::super::kit::{Killed, Start};
+use super::super::consensus::{ConsensusStore, Etcd, Quorum, program};
+use super::super::kit::Start;
 use super::super::support::crew::eventually;
-use super::super::support::free_port;
 use super::{Locker, Signalled, is_there, same_store};
 use rustix::process::Signal;
 use std::path::Path;
@@ -15,37 +15,18 @@ fn etcdctl(etcd: &str) -> String {
 }
 
 fn locker() -> Option<Locker> {
-    let etcd = std::env::var("ETCD_BIN").unwrap_or_else(|_| "etcd".to_owned());
+    let etcd = program::<Etcd>();
     let etcdctl = etcdctl(&etcd);
     if !is_there(&etcdctl, "version", "etcdctl version: 3.4.23") || !is_there(&etcd, "--version", "etcd Version") {
         return None;
     }
-    let home = tempfile::tempdir().unwrap();
-    let [client, peer] = [(); 2].map(|()| format!("http://127.0.0.1:{}", free_port()));
-    let data = home.path().join("data").display().to_string();
-    let words = [
-        "--data-dir",
-        &data,
-        "--listen-client-urls",
-        &client,
-        "--advertise-client-urls",
-        &client,
-        "--listen-peer-urls",
-        &peer,
-        "--initial-advertise-peer-urls",
-        &peer,
-        "--initial-cluster",
-        &format!("default={peer}"),
-    ];
-    let server = Command::new(&etcd).args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let locker = Locker {
+    let (server, home) = (Etcd::start(1), tempfile::tempdir().unwrap());
+    Some(Locker {
         words: [etcdctl.as_str(), "lock", "x", "--"].map(str::to_owned).into(),
-        variables: vec![("ETCDCTL_API", "3".to_owned()), ("ETCDCTL_ENDPOINTS", client)],
+        variables: vec![("ETCDCTL_API", "3".to_owned()), ("ETCDCTL_ENDPOINTS", format!("http://{}", server.address()))],
         home,
-        _server: Some(Killed(server)),
-    };
-    eventually("etcd answers", || ctl(&locker, &["put", "ready", "1"]).end().status.success());
-    Some(locker)
+        _server: Some(Box::new(server)),
+    })
 }
 
 /// `etcdctl` itself, with other words.
@@ -144,8 +125,6 @@ fn arguments_are_passed_on_and_a_number_and_no_input() {
 #[test]
 fn dlock_runs_commands_on_the_same_store() {
     let Some(locker) = locker() else { return };
-    let address =
-        locker.variables.iter().find(|(name, _)| *name == "ETCDCTL_ENDPOINTS").unwrap().1.replace("http://", "");
-    same_store::runs_here(&locker, &format!("etcd://{address}"));
+    same_store::runs_here(&locker, "etcd");
     same_store::is_waited_for(&locker, "etcd");
 }

@@ -10,6 +10,7 @@ mod same_store;
 use super::kit::{Ended, Killed, Start, state, with_default_signals};
 use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
+use std::any::Any;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -20,9 +21,10 @@ use tempfile::TempDir;
 /// A program that runs a command under a lock, and a directory for the command.
 struct Locker {
     words: Vec<String>,
+    /// The last one has the address of its server.
     variables: Vec<(&'static str, String)>,
     home: TempDir,
-    _server: Option<Killed>,
+    _server: Option<Box<dyn Any>>,
 }
 
 /// Returns `true` if the program is there in this version. Says so if it is not.

@@ -3,12 +3,12 @@
 use super::super::kit::{Ended, Start, bare};
 use super::super::support::free_port;
 use super::Locker;
-use rustix::process::Signal;
 use std::fs;
 
 /// Runs commands under a lock there, and asks what can be asked.
-pub(super) fn runs_here(locker: &Locker, url: &str) {
-    let home = locker.home.path();
+pub(super) fn runs_here(locker: &Locker, scheme: &str) {
+    let (_, address) = locker.variables.last().unwrap();
+    let (home, url) = (locker.home.path(), &format!("{scheme}://{}", address.trim_start_matches("http://")));
     let dlock = |words: &[&str]| bare(home, &[words, &["--url", url]].concat());
     let run = |options: &[&str], script: &str| {
         bare(home, &[&["run", "--url", url], options, &["JOB", "x", "--", "sh", "-c", script]].concat())
@@ -17,10 +17,8 @@ pub(super) fn runs_here(locker: &Locker, url: &str) {
     assert!(0 < tokens[0] && tokens[0] < tokens[1], "{tokens:?}");
     let holder = run(&[], "echo $$ > pid; exec sleep 100").start();
     locker.pid_of("pid");
-    let busy = run(&["--no-wait"], "true").end().expect(65);
-    assert!(busy.err.contains("is held by"), "{busy:?}");
-    holder.signal(Signal::TERM);
-    holder.end().expect(143);
+    run(&["--no-wait"], "true").end().expect(65).says(["is held by"]);
+    holder.stop();
     run(&["--no-wait"], "exit 3").end().expect(3);
     let once = |script: &str| {
         bare(home, &["run", "--url", url, "--once-every", "1h", "JOB", "once", "--", "sh", "-c", script]).end()
@@ -30,8 +28,7 @@ pub(super) fn runs_here(locker: &Locker, url: &str) {
     let done = once("echo ran").expect(65);
     assert!(done.err.contains("done at 20") && done.err.contains("by dlock (pid ") && done.out.is_empty(), "{done:?}");
     let cannot = |ended: Ended, status: i32, said: &str| {
-        let ended = ended.expect(status);
-        assert!(ended.err.contains(said) && ended.out.is_empty(), "{ended:?}");
+        ended.expect(status).says([said]).prints("");
     };
     assert!(dlock(&["ls"]).end().expect(0).out.contains("DLOCK_JOB_once"));
     assert!(dlock(&["doctor"]).end().expect(0).out.contains("may read and write dlock/"));

@@ -3,7 +3,8 @@
 use crate::consensus::{ConsensusStore, Consul, Counter, Look, Quorum, counted_url, program};
 use crate::support::crew::{eventually, spawn};
 use redis_dlock::port::Operations;
-use redis_dlock::{BreakOutcome, DLockConfig, DLockGenerator, LockProcessor};
+use redis_dlock::{BreakOutcome, DLockConfig, DLockGenerator, DistributedReentrantLock, LockProcessor};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,28 +22,41 @@ fn consul_lock(servers: &Consul, arguments: &[&str], command: &str) -> Child {
         .unwrap()
 }
 
+/// The same, once it has the lock. Also what its command says first.
+fn inside(servers: &Consul, command: &str) -> (Child, String) {
+    let mut other = consul_lock(servers, &[], &format!("{command}; exec sleep 100"));
+    let mut told = String::new();
+    BufReader::new(other.stdout.as_mut().unwrap()).read_line(&mut told).unwrap();
+    (other, told.trim_end().to_owned())
+}
+
+/// It ends its command when it is told to, and gives the lock back.
+fn end(mut other: Child) {
+    kill_process(Pid::from_child(&other), Signal::TERM).unwrap();
+    other.wait().unwrap();
+}
+
+fn lock(url: &str) -> DistributedReentrantLock {
+    let generator = DLockGenerator::new(Consul::processor(url)).unwrap();
+    generator.generate_with(DLockConfig::new("BESIDE", "x").with_lease(Duration::from_secs(10))).unwrap()
+}
+
 /// Shows: G1.
 #[test]
 fn consul_lock_and_this_crate_exclude_each_other() {
     let servers = Consul::start(1);
-    let generator = DLockGenerator::new(Consul::processor(&servers.url("team"))).unwrap();
-    let config = DLockConfig::new("BESIDE", "x").with_lease(Duration::from_secs(10));
-    let lock = generator.generate_with(config).unwrap();
+    let lock = lock(&servers.url("team"));
     for _ in 0..2 {
         let guard = lock.lock().unwrap();
         let mut other = consul_lock(&servers, &["-try=1s"], "true");
         assert!(!other.wait().unwrap().success(), "it does not get the lock");
         guard.unlock().unwrap();
 
-        let mut other = consul_lock(&servers, &[], "echo inside; exec sleep 100");
-        let mut told = BufReader::new(other.stdout.take().unwrap()).lines();
-        assert_eq!(told.next().unwrap().unwrap(), "inside");
+        let (other, _) = inside(&servers, "echo inside");
         assert!(lock.try_lock().unwrap().is_none());
         let waiting = lock.clone();
         let waiter = std::thread::spawn(move || waiting.lock().unwrap().unlock().unwrap());
-        // It ends its command when it is told to, and gives the lock back.
-        rustix::process::kill_process(rustix::process::Pid::from_child(&other), rustix::process::Signal::TERM).unwrap();
-        other.wait().unwrap();
+        end(other);
         waiter.join().unwrap();
     }
 }
@@ -54,22 +68,16 @@ fn a_break_hits_the_consul_lock_that_was_seen_and_no_later_one() {
     let generator = DLockGenerator::new(Consul::processor(&servers.url("team"))).unwrap();
     let lock = generator.generate("BESIDE", "x").unwrap();
     let begins = || {
-        let mut other = consul_lock(&servers, &[], "echo inside; exec sleep 100");
-        let mut told = BufReader::new(other.stdout.take().unwrap()).lines();
-        assert_eq!(told.next().unwrap().unwrap(), "inside");
+        let (other, _) = inside(&servers, "echo inside");
         (other, lock.holder().unwrap().unwrap().locker)
     };
-    let ends = |mut other: Child| {
-        rustix::process::kill_process(rustix::process::Pid::from_child(&other), rustix::process::Signal::TERM).unwrap();
-        other.wait().unwrap();
-    };
     let (first, seen) = begins();
-    ends(first);
+    end(first);
     let (second, next) = begins();
     let break_lock = |locker: &str| generator.break_lock("BESIDE", "x", locker, "it hangs").unwrap();
     assert_eq!(break_lock(&seen), BreakOutcome::NotHeldBy { holder: Some(next.clone()) });
     assert_eq!(break_lock(&next), BreakOutcome::Broken { next: None, waiting: 0 });
-    ends(second);
+    end(second);
 }
 
 /// The session of a program of Go asks that nobody gets the lock for 15 s after the session's end: the lock-delay. An attempt is told no
@@ -82,14 +90,7 @@ fn who_comes_after_a_killed_consul_lock_waits_for_its_lock_delay() {
     const MOST: u64 = 8;
     let servers = Consul::start(1);
     let counter = Counter::to(servers.address());
-    let lock = |url: &str| {
-        let generator = DLockGenerator::new(Consul::processor(url)).unwrap();
-        let config = DLockConfig::new("BESIDE", "x").with_lease(Duration::from_secs(10));
-        generator.generate_with(config).unwrap()
-    };
-    let mut other = consul_lock(&servers, &[], "echo $$; exec sleep 100");
-    let mut told = BufReader::new(other.stdout.take().unwrap()).lines();
-    let child: i32 = told.next().unwrap().unwrap().parse().unwrap();
+    let (mut other, child) = inside(&servers, "echo $$");
     let url = servers.url("team");
     let (first, second) = (lock(&url), lock(&url));
     let look = servers.look_at(&format!("team/{}/.lock", first.key()));
@@ -106,8 +107,7 @@ fn who_comes_after_a_killed_consul_lock_waits_for_its_lock_delay() {
         eventually("it waits in the store", || inspect().waiting == 1);
         other.kill().unwrap();
         other.wait().unwrap();
-        rustix::process::kill_process(rustix::process::Pid::from_raw(child).unwrap(), rustix::process::Signal::KILL)
-            .unwrap();
+        kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
         // As the servers do some time after the death of the program.
         servers.end_session(&session);
 

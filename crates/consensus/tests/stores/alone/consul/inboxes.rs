@@ -1,6 +1,6 @@
 //! Inboxes: what a client finds in its own, whom a message wakes, what is left of messages that nobody reads, and what killed clients leave.
 
-use crate::consensus::{ConsensusStore, Consul, Counter, Quorum, counted_url};
+use crate::consensus::{ConsensusStore, Consul, Quorum, counted};
 use crate::support::crew::{eventually, queue_by, spawn};
 use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Inbox, LockProcessor, Message, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
@@ -82,9 +82,8 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
 /// Another message comes behind it before the holder has asked for either.
 #[test]
 fn a_holder_hears_that_its_hold_was_broken_whatever_it_is_told_next() {
-    let servers = Consul::start(1);
-    let counter = Counter::to(servers.address());
-    let [other, holder] = [servers.url("a"), counted_url(&servers, &counter, "a")].map(|url| Consul::processor(&url));
+    let (servers, counter, url) = counted::<Consul>("a");
+    let [other, holder] = [servers.url("a"), url].map(|url| Consul::processor(&url));
     let claim = |key: &'static str| Claim::new(key, "host-1-a", ["host-1-a-1", "host-1-a-2"][key.len() - 1], LIMIT);
     let claims = [claim("k"), claim("kk")];
     claims.iter().for_each(|claim| drop(holder.acquire(claim, LIMIT).unwrap()));
@@ -127,9 +126,8 @@ fn messages_wake_nobody_but_those_whom_they_are_for() {
     const MESSAGES: usize = 30;
     /// An answer that tells nothing, the write of the inbox, and the answer that tells that.
     const MOST: u64 = 4;
-    let servers = Consul::start(1);
-    let counter = Counter::to(servers.address());
-    let idle = Consul::processor(&counted_url(&servers, &counter, "a"));
+    let (servers, counter, url) = counted::<Consul>("a");
+    let idle = Consul::processor(&url);
     let mut inbox = idle.queue().unwrap().open_inbox("idle-1-c0ffee", LIMIT).unwrap();
     let other = Consul::processor(&servers.url("a"));
     say(&other, "other-1-c0ffee", "describe 0");

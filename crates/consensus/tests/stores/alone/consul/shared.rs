@@ -1,6 +1,6 @@
 //! Long holds of a client that come to share a session.
 
-use crate::consensus::{ConsensusStore, Consul, Counter, Look, Quorum, counted_url};
+use crate::consensus::{ConsensusStore, Consul, Look, Quorum, counted};
 use crate::support::claim;
 use crate::support::fork::in_child;
 use dlock_consensus::ConsulLockProcessor;
@@ -157,9 +157,7 @@ fn a_hold_that_nobody_extends_ends_beside_others_that_go_on() {
 /// What a lock costs that is held with a thousand others: requests of an extension and of a probe, in a lease of 30 s once in 20 s and thrice.
 #[test]
 fn a_thousand_locks_that_share_a_session_send_two_requests_a_second_at_most() {
-    let servers = Consul::start(1);
-    let counter = Counter::to(servers.address());
-    let url = counted_url(&servers, &counter, "a");
+    let (_servers, counter, url) = counted::<Consul>("a");
     for (store, alone) in [(Consul::processor(&url), 1000), (store(&url), 1)] {
         let names = names("k", 1000);
         let claims: Vec<_> = names.iter().map(|(key, locker)| claim(key, locker, LEASE)).collect();
