@@ -103,10 +103,11 @@ fn each_operation_waits_for_a_majority_and_is_not_repeated() {
 fn each_failure_says_whether_the_command_may_have_been_executed() {
     use BackendFailure::{NotExecuted, Unknown};
     let Some(scene) = Scene::start() else { return };
-    let rows: [(&str, fn(i32) -> Fault, &[i32], BackendFailure, bool); 4] = [
-        ("the server is not the primary", Fault::Refused, &[10107, 13435, 10058], NotExecuted, false),
+    let refused: fn(i32) -> Fault = Fault::Refused;
+    let rows = [
+        ("the server is not the primary", refused, &[10107, 13435, 10058][..], NotExecuted, false),
         ("the primary steps down after it", Fault::Interrupted, &[189, 91, 11600, 11602], Unknown, true),
-        ("the primary steps down before it", Fault::Refused, &[189, 91, 11600, 11602], Unknown, false),
+        ("the primary steps down before it", refused, &[189, 91, 11600, 11602], Unknown, false),
         ("no majority has confirmed it", Fault::Unconfirmed, &[64, 100], Unknown, true),
     ];
     for (why, fault, codes, expected, is_executed) in rows {

@@ -13,6 +13,13 @@ impl Seen {
         Self(MasterView::new(sentinels), Instant::now())
     }
 
+    /// So many that name this host.
+    fn agreed(sentinels: usize, epoch: u64, host: &str) -> Self {
+        let mut seen = Self::by(sentinels);
+        (0..sentinels).for_each(|sentinel| assert_eq!(seen.hear(sentinel, epoch, host), host));
+        seen
+    }
+
     fn hear(&mut self, sentinel: usize, epoch: u64, host: &str) -> String {
         self.0.hear(sentinel, report(epoch, host), false);
         self.choice()
@@ -80,23 +87,18 @@ fn without_a_majority_another_address_of_the_epoch_replaces_one_without_a_master
 
 #[test]
 fn a_majority_of_all_known_ones_begins_again_at_a_lower_epoch() {
-    let all_at_seven = |sentinels| {
-        let mut seen = Seen::by(sentinels);
-        (0..sentinels).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 7, "a"), "a"));
-        seen
-    };
-    let mut seen = all_at_seven(3);
+    let mut seen = Seen::agreed(3, 7, "a");
     seen.hears([(0, 0, "b", "a"), (1, 0, "c", "a"), (2, 0, "b", "b")]);
     // The next failover counts from there.
     seen.hears([(1, 1, "d", "d"), (0, 0, "b", "d"), (2, 0, "b", "d")]);
     // Two of four are no majority.
-    let mut seen = all_at_seven(4);
+    let mut seen = Seen::agreed(4, 7, "a");
     seen.hears([(0, 0, "b", "a"), (1, 0, "b", "a"), (3, 0, "b", "b")]);
     // One that was cut off meanwhile, and still says what was said before, leads nobody back.
-    let mut seen = all_at_seven(3);
+    let mut seen = Seen::agreed(3, 7, "a");
     seen.hears([(0, 0, "b", "a"), (1, 0, "b", "b"), (2, 7, "a", "b"), (2, 8, "c", "c")]);
     // An answer that was taken back counts no more.
-    let mut seen = all_at_seven(3);
+    let mut seen = Seen::agreed(3, 7, "a");
     assert_eq!(seen.hear(0, 0, "b"), "a");
     seen.0.hear(0, None, false);
     assert_eq!(seen.hear(1, 0, "b"), "a");
@@ -104,8 +106,7 @@ fn a_majority_of_all_known_ones_begins_again_at_a_lower_epoch() {
 
 #[test]
 fn those_who_have_not_heard_of_a_failover_lead_nobody_back_however_many_they_are() {
-    let mut seen = Seen::by(3);
-    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "a"), "a"));
+    let mut seen = Seen::agreed(3, 4, "a");
     assert_eq!(seen.hear(1, 5, "b"), "b");
     for _ in 0..3 {
         seen.hears([(0, 4, "a", "b"), (2, 4, "a", "b")]);
@@ -136,8 +137,7 @@ fn a_minority_leads_nobody_back_to_an_old_master() {
 
 #[test]
 fn the_leader_of_a_failover_leads_nobody_back() {
-    let mut seen = Seen::by(3);
-    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+    let mut seen = Seen::agreed(3, 4, "old");
     assert_eq!(seen.hear(1, 5, "new"), "new");
     // It shows the new epoch and the old address until it has finished.
     for _ in 0..3 {
@@ -156,8 +156,7 @@ fn the_leader_of_a_failover_leads_nobody_back() {
 
 #[test]
 fn one_connect_that_fails_leads_nobody_back_from_a_master_that_was_found() {
-    let mut seen = Seen::by(3);
-    (0..3).for_each(|sentinel| assert_eq!(seen.hear(sentinel, 4, "old"), "old"));
+    let mut seen = Seen::agreed(3, 4, "old");
     assert_eq!(seen.hear(1, 5, "new"), "new");
     seen.0.tried(("new".to_owned(), 6379), true, seen.1);
     assert_eq!(seen.refute("new"), "new");

@@ -6,6 +6,13 @@ fn subscriptions() -> SlotSubscriptions {
     SlotSubscriptions::new("l", Waker::new().expect("sockets"))
 }
 
+/// Has slots be heard that somebody has got ready to hear of before.
+fn hear(subscriptions: &SlotSubscriptions, slots: &[Slot], now: Instant) {
+    subscriptions.take_due(now);
+    subscriptions.ask(slots, LINE);
+    slots.iter().for_each(|slot| drop(subscriptions.confirm(*slot, LINE)));
+}
+
 fn failure() -> Error {
     Error::backend(BackendFailure::NotExecuted, "refused")
 }
@@ -84,9 +91,7 @@ fn slots_that_nobody_needs_are_forgotten_and_the_others_stay() {
     for slot in [1, 2] {
         let _ = subscriptions.get_ready(slot, "k", Duration::ZERO);
     }
-    subscriptions.take_due(Instant::now());
-    subscriptions.ask(&[1, 2], LINE);
-    [1, 2].iter().for_each(|slot| drop(subscriptions.confirm(*slot, LINE)));
+    hear(&subscriptions, &[1, 2], Instant::now());
     subscriptions.note_need(2, Duration::from_secs(1000));
     let now = Instant::now();
     assert!(subscriptions.take_idle(now + IDLE_SLOT / 2).is_empty());
@@ -133,15 +138,11 @@ fn what_a_reply_says_is_noted_also_while_the_slot_is_unheard() {
         let _ = subscriptions.get_ready(slot, "k", Duration::ZERO);
     }
     let now = Instant::now();
-    subscriptions.take_due(now);
-    subscriptions.ask(&[1, 2], LINE);
-    [1, 2].iter().for_each(|slot| drop(subscriptions.confirm(*slot, LINE)));
+    hear(&subscriptions, &[1, 2], now);
     [1, 2].iter().for_each(|slot| assert!(subscriptions.lose(*slot, Some(LINE), None, |_| now)));
     subscriptions.note_need(1, lease);
     subscriptions.note_need(3, lease);
-    subscriptions.take_due(now);
-    subscriptions.ask(&[1, 2], LINE);
-    [1, 2].iter().for_each(|slot| drop(subscriptions.confirm(*slot, LINE)));
+    hear(&subscriptions, &[1, 2], now);
     assert_eq!(subscriptions.take_idle(now + READY + 2 * IDLE_SLOT), [2]);
     assert!(subscriptions.hears(1), "whose tenure waits");
     subscriptions.note_need(2, lease);
