@@ -56,6 +56,8 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
         400 | 404 | 500 if words.contains("does not exist") && is_of_place(words) => {
             ConsulFailure::Other(Error::unsupported(words))
         }
+        // An entry is longer than the server's setting `kv_max_value_size`. Nothing was written, and waiting would not help.
+        413 => ConsulFailure::Other(Error::unsupported(words)),
         429 => backend(BackendFailure::NotExecuted),
         400 | 500 if words.contains("Invalid Session TTL") => {
             ConsulFailure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
@@ -109,6 +111,7 @@ mod tests {
             (400, "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature"),
             (500, "rpc error making call: Namespace \"x\" does not exist"),
             (500, "rpc error making call: Partition \"x\" does not exist"),
+            (413, "Value for key \"k\" is too large (601 > 600 bytes)"),
         ] {
             assert!(matches!(classify(status, words), ConsulFailure::Other(Error::Unsupported { .. })), "{words}");
         }

@@ -45,6 +45,8 @@ pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
         }
         Some(DENIED | UNAUTHENTICATED) => EtcdFailure::Other(Error::denied(words)),
         _ if says("authentication failed") || says("permission denied") => EtcdFailure::Other(Error::denied(words)),
+        // It is longer than the server's setting `--max-request-bytes`. Nothing was written, and waiting would not help.
+        _ if says("request is too large") => EtcdFailure::Other(Error::unsupported(words)),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
         Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
         // Other errors of this code may have come after the request was passed on.
@@ -93,9 +95,8 @@ mod tests {
         ] {
             assert!(matches!(of(code, words), EtcdFailure::Other(Error::Denied { message, .. }) if message == words));
         }
-        assert!(matches!(
-            classify(404, &json!({ "error": "Not Found", "code": 5 })),
-            EtcdFailure::Other(Error::Unsupported { .. })
-        ));
+        for (code, words) in [(5, "Not Found"), (3, "etcdserver: request is too large")] {
+            assert!(matches!(of(code, words), EtcdFailure::Other(Error::Unsupported { .. })), "{words}");
+        }
     }
 }
