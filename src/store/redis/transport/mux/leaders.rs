@@ -92,14 +92,8 @@ impl<'a, 'c, C: Connector> Writer<'a, 'c, C> {
     fn once(mux: &'a Mux<C>, mut state: Guard<'a, C>, since: Instant, deadline: Instant) -> Guard<'a, C> {
         let MuxState { queue, session: Some(session), .. } = &mut *state else { return state };
         let Some(mut outbound) = session.outbound.take() else { return state };
-        let quiet = since.saturating_duration_since(session.last_write);
-        session.last_write = since;
-        let (epoch, is_stamped) = mux.epochs.write(since, quiet);
-        let stamp = is_stamped.then_some(&mux.settings.stamp);
-        let confirming = mux.settings.confirming.as_ref();
-        let mut bytes = std::mem::take(&mut session.bytes);
-        session.queue_up(queue, &mut bytes, epoch, stamp, confirming, since);
-        let epoch = session.epoch;
+        session.queue_up(queue, &mux.epochs, &mux.settings, since);
+        let (mut bytes, epoch) = (std::mem::take(&mut session.bytes), session.epoch);
         drop(state);
         let until = deadline.min(since + mux.settings.io_timeout);
         let written = guarded(|| if bytes.is_empty() { outbound.flush(until) } else { outbound.send(&bytes, until) });
@@ -441,7 +435,8 @@ impl<C: Connector> Drop for Role<'_, C> {
         let is_writer = self.reads.is_none();
         let mut resigns = false;
         if let Some(own) = self.own.filter(|own| !own.is_posted) {
-            resigns = own.leave().1.to_writer;
+            own.leave();
+            resigns = own.take_promotion().to_writer;
             state.queue.retain(|call| !Arc::ptr_eq(call, own));
         } else if let Some(posted) = self.own {
             resigns = posted.leave_sent();

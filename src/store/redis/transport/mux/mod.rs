@@ -471,7 +471,7 @@ impl<C: Connector> Mux<C> {
     fn depart(&self, call: &Arc<PendingCall>, until: &AnswerLimit) -> CallReplies {
         let AnswerLimit { limit, at_limit, .. } = *until;
         let mut state = self.state.lock();
-        let (phase, promotion, mut answer, written_in) = call.leave();
+        let (phase, mut answer) = call.leave();
         let server = &self.settings.server;
         let mut was_queued = false;
         match phase {
@@ -488,19 +488,20 @@ impl<C: Connector> Mux<C> {
                 let message = format!("{server}: not sent within {limit:?}{why}");
                 answer.failure = Some(Error::backend(BackendFailure::NotExecuted, message));
             }
-            CallPhase::Written => {
+            CallPhase::Written(_) => {
                 let message = format!("no answer from {server} within {limit:?}");
                 answer.failure = Some(Error::backend(BackendFailure::Unknown, message));
             }
             CallPhase::Left | CallPhase::Done => {}
         }
-        if promotion.to_writer {
+        if call.take_promotion().to_writer {
             state.resign();
         }
         // A connection that was opened within the caller's time is fresh and is not broken.
         let is_old = |session: &&Session<C>| now().saturating_duration_since(session.opened) >= limit;
         let epoch = state.session.as_ref().filter(is_old).map(|session| session.epoch);
-        let is_due = matches!(phase, CallPhase::Written) && epoch.is_some_and(|first_epoch| written_in >= first_epoch);
+        let is_due =
+            epoch.is_some_and(|first_epoch| matches!(phase, CallPhase::Written(epoch) if epoch >= first_epoch));
         // A call that was queued and never written counts as late, too: a writer that has made no progress for the whole limit shows that
         // the connection is stuck. A call whose time was over before it was queued says nothing about the connection.
         let is_late = was_queued || is_due;

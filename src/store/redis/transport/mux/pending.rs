@@ -80,7 +80,8 @@ pub(crate) type Callback = Box<dyn FnOnce(CallReplies) + Send>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallPhase {
     Queued,
-    Written,
+    /// In this epoch.
+    Written(u64),
     Left,
     Done,
 }
@@ -138,8 +139,6 @@ struct CallState {
     is_attended: bool,
     /// Whether all bytes of a posted call were handed to the operating system.
     is_sent: bool,
-    /// The epoch of the last write.
-    epoch: u64,
     /// The number of replies to the last write that have come.
     came: u32,
     /// The number of replies that are due to the last write.
@@ -161,11 +160,11 @@ impl CallState {
     }
 
     fn waits(&self) -> bool {
-        matches!(self.phase, CallPhase::Queued | CallPhase::Written) && !self.is_sent && self.is_attended
+        matches!(self.phase, CallPhase::Queued | CallPhase::Written(_)) && !self.is_sent && self.is_attended
     }
 
-    /// Takes in a reply to the last write.
-    fn take(&mut self, value: Value) {
+    /// Takes in a reply to the last write, which was in `epoch`.
+    fn take(&mut self, value: Value, epoch: u64) {
         let at = self.came as usize;
         if at == 0 {
             self.answer.replies.reserve(self.expected as usize);
@@ -177,7 +176,7 @@ impl CallState {
             self.unknown.push(place);
             None
         } else {
-            Some(Replied { value, epoch: self.epoch, confirmation: None })
+            Some(Replied { value, epoch, confirmation: None })
         };
         match self.answer.replies.get_mut(place) {
             Some(empty) => *empty = replied,
@@ -211,7 +210,6 @@ impl PendingCall {
             route,
             is_attended: matches!(waits, WaitOrder::AtOnce),
             is_sent: false,
-            epoch: 0,
             came: 0,
             expected: 0,
             unknown: Vec::new(),
@@ -252,7 +250,7 @@ impl PendingCall {
     /// Returns `true` if the call was queued again, in its full form, and has no answer yet.
     pub(crate) fn is_under_way_again(&self) -> bool {
         let core = self.core.lock();
-        core.repeated.is_some() && matches!(core.phase, CallPhase::Queued | CallPhase::Written)
+        core.repeated.is_some() && matches!(core.phase, CallPhase::Queued | CallPhase::Written(_))
     }
 
     /// Returns `true` if the call is not written yet.
@@ -286,8 +284,7 @@ impl PendingCall {
 
     /// Returns `true` if the call was written to the mux's current connection, whose first epoch is `first_epoch`, and has no answer yet.
     pub(crate) fn is_due_since(&self, first_epoch: u64) -> bool {
-        let core = self.core.lock();
-        matches!(core.phase, CallPhase::Written) && core.epoch >= first_epoch
+        matches!(self.core.lock().phase, CallPhase::Written(epoch) if epoch >= first_epoch)
     }
 
     /// Returns `true` if the caller may go on reading: its answer has not come, and it is not promoted to writer.
@@ -366,8 +363,7 @@ impl PendingCall {
         spelt: &mut Vec<&'static str>,
     ) -> usize {
         let mut core = self.core.lock();
-        core.phase = CallPhase::Written;
-        (core.epoch, core.came) = (epoch, 0);
+        (core.phase, core.came) = (CallPhase::Written(epoch), 0);
         if self.is_posted {
             let known = spelt.len();
             for text in core.packed.short_texts() {
@@ -395,11 +391,9 @@ impl PendingCall {
     /// Takes in a reply.
     pub(crate) fn push(&self, value: Value) -> Taken {
         let mut core = self.core.lock();
-        if !matches!(core.phase, CallPhase::Written) {
-            // The caller has left, or the call has failed. Its reply was read to keep the order, and is dropped.
-            return Taken::Kept;
-        }
-        core.take(value);
+        // If the caller has left, or the call has failed, its reply was read to keep the order, and is dropped.
+        let CallPhase::Written(epoch) = core.phase else { return Taken::Kept };
+        core.take(value, epoch);
         if core.came < core.expected || self.is_confirmed {
             return Taken::Kept;
         }
@@ -409,10 +403,7 @@ impl PendingCall {
     /// Takes in the reply to the command that confirms the call. It comes after all replies to the call itself.
     pub(crate) fn confirm(&self, value: &Value) -> Taken {
         let mut core = self.core.lock();
-        if !matches!(core.phase, CallPhase::Written) {
-            return Taken::Kept;
-        }
-        let epoch = core.epoch;
+        let CallPhase::Written(epoch) = core.phase else { return Taken::Kept };
         let value = Arc::new(value.clone());
         // A call that was sent again has replies to two writes. This confirmation says nothing about the replies to the first write.
         let of_write = |replied: &&mut Replied| replied.epoch == epoch && replied.confirmation.is_none();
@@ -426,7 +417,7 @@ impl PendingCall {
     pub(super) fn fail(&self, error: &Error, unconnected: bool) -> bool {
         let mut core = self.core.lock();
         // A call that is done keeps its answer. If the caller has left, no failure is reported.
-        if !matches!(core.phase, CallPhase::Queued | CallPhase::Written) {
+        if !matches!(core.phase, CallPhase::Queued | CallPhase::Written(_)) {
             return false;
         }
         core.phase = CallPhase::Done;
@@ -442,15 +433,15 @@ impl PendingCall {
         if is_free { Some(std::mem::take(&mut core.answer)) } else { None }
     }
 
-    /// Notes that the caller leaves. Returns the phase that the call was in, the roles to which the caller is promoted, the replies that
-    /// came, and the epoch of the last write. Later replies are dropped.
-    pub(crate) fn leave(&self) -> (CallPhase, Promotion, CallReplies, u64) {
+    /// Notes that the caller leaves. Returns the phase that the call was in, and the replies that came. Later replies are dropped. A
+    /// promotion that the caller was given before is still to be taken.
+    pub(crate) fn leave(&self) -> (CallPhase, CallReplies) {
         let mut core = self.core.lock();
         let phase = core.phase;
         if !matches!(phase, CallPhase::Done) {
             core.phase = CallPhase::Left;
         }
-        (phase, std::mem::take(&mut core.promotion), std::mem::take(&mut core.answer), core.epoch)
+        (phase, std::mem::take(&mut core.answer))
     }
 
     /// Returns the commands and the route of a call that was never written, and that failed because no connection could be opened.

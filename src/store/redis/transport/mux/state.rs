@@ -35,12 +35,11 @@
 
 use super::super::MUXES;
 use super::super::timing::{IDLE, QUIET};
-use super::overdue_by;
 use super::pending::{PendingCall, Taken};
+use super::{MuxSettings, overdue_by};
 use crate::error::Error;
 use crate::store::redis::net::classify::{is_demotion, is_no_master};
 use crate::store::redis::net::connector::{Connector, OpenConnection, ReadHalf, Shutdown};
-use crate::store::redis::net::resp::Stamp;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{guarded, now, thread};
 use ::redis::Value;
@@ -251,7 +250,7 @@ impl<C: Connector> MuxState<C> {
 pub(super) struct Session<C: Connector> {
     /// The first epoch of the connection, which identifies it.
     pub(super) epoch: u64,
-    pub(super) last_write: Instant,
+    last_write: Instant,
     /// The half to write with. `None` while the writer uses it.
     pub(super) outbound: Option<C::Out>,
     /// The half to read from. `None` while the reader or a caller that polls uses it.
@@ -336,18 +335,19 @@ impl<C: Connector> Session<C> {
         }
     }
 
-    /// Appends calls to the order of writing, and their bytes to `bytes`. If some of them are to be confirmed, appends one command that
-    /// confirms them all. That command comes last, because the server executes nothing behind it until it has answered it. While an earlier
-    /// confirmation is due, calls that are to be confirmed stay in the queue.
+    /// Appends calls to the order of writing, and their bytes to those that are to be written. If some of them are to be confirmed, appends
+    /// one command that confirms them all. That command comes last, because the server executes nothing behind it until it has answered it.
+    /// While an earlier confirmation is due, calls that are to be confirmed stay in the queue.
     pub(super) fn queue_up(
         &mut self,
         queue: &mut VecDeque<Arc<PendingCall>>,
-        bytes: &mut Vec<u8>,
-        epoch: u64,
-        stamp: Option<&Stamp>,
-        confirming: Option<&Confirming>,
+        epochs: &Epochs,
+        settings: &MuxSettings<C>,
         since: Instant,
     ) {
+        let quiet = since.saturating_duration_since(std::mem::replace(&mut self.last_write, since));
+        let (epoch, is_stamped) = epochs.write(since, quiet);
+        let stamp = is_stamped.then_some(&settings.stamp);
         let (mut confirmed, mut held_back) = (Vec::new(), VecDeque::new());
         let holds_back = self.is_confirming;
         for call in queue.drain(..) {
@@ -358,7 +358,7 @@ impl<C: Connector> Session<C> {
                 }
                 confirmed.push(Arc::clone(&call));
             }
-            let left = call.write_to(bytes, epoch, stamp, &mut self.spelt);
+            let left = call.write_to(&mut self.bytes, epoch, stamp, &mut self.spelt);
             if call.is_posted {
                 self.unsent.push(Arc::clone(&call));
             } else {
@@ -369,10 +369,10 @@ impl<C: Connector> Session<C> {
         }
         // The calls that are held back keep the order in which they were queued.
         queue.append(&mut held_back);
-        if let Some(confirming) = confirming
+        if let Some(confirming) = &settings.confirming
             && !confirmed.is_empty()
         {
-            bytes.extend_from_slice(&confirming.command);
+            self.bytes.extend_from_slice(&confirming.command);
             self.due.push_back(Due { what: Awaited::Confirmation(confirmed), since });
             self.is_confirming = true;
         }
