@@ -31,7 +31,7 @@ use crate::client::twin;
 use crate::client::wait_limit::WaitLimit;
 use crate::clock::{Moment, Sleeper};
 use crate::config::DLockConfig;
-use crate::error::{BackendFailure, Error};
+use crate::error::{BackendFailure, Error, LossCause};
 use crate::event::How;
 use crate::log;
 use crate::state::key::Key;
@@ -183,10 +183,8 @@ impl<'c> Acquire<'c> {
         if let Some(queued) = self.take_up(&mut state) {
             return Ok(Progress::Confirmed(queued));
         }
-        if let Some(tenure) = self.take_expired(&mut state) {
-            drop(state);
-            parts.retries.release_later(&key.name, &tenure);
-            drop(Turn::of(parts, key));
+        if matches!(&state.phase, Phase::Lingering { tenure, .. } if parts.core.clock.now() >= tenure.deadline()) {
+            Turn::lose_lingering(parts, key, state, &LossCause::Deadline);
             state = key.state.lock();
         }
         if matches!(state.phase, Phase::Idle) {
@@ -231,18 +229,6 @@ impl<'c> Acquire<'c> {
         let queued = parts.core.events.queue_acquired(&mut tenure, self.call(How::TakenUp));
         state.phase = Phase::Held(tenure);
         Some(queued)
-    }
-
-    /// Ends a tenure that lingers, and whose lease is over. The caller must release it, and has the turn to ask.
-    fn take_expired(&self, state: &mut State) -> Option<Box<Tenure>> {
-        let Phase::Lingering { tenure, .. } = &state.phase else { return None };
-        if self.parts.core.clock.now() < tenure.deadline() {
-            return None;
-        }
-        let asking = Phase::Asking { by: AskedBy::Arriving, about: None };
-        let Phase::Lingering { tenure, .. } = std::mem::replace(&mut state.phase, asking) else { return None };
-        self.parts.renewals.forget(self.key);
-        Some(tenure)
     }
 
     /// Confirms the thread's hold, or gives it back and goes on without it.
