@@ -109,8 +109,9 @@ impl Shutdown for ConnectionCut {
 /// What the last connection was told, and the functions to call when another server answers.
 #[derive(Default)]
 struct Last {
-    /// `None` before the first connection; `Some(None)` if the server did not say who it is.
-    identity: Option<Option<Identity>>,
+    /// `None` if the server did not say who it is.
+    identity: Option<Identity>,
+    /// `None` before the first connection.
     place: Option<Place>,
     /// The server before it, and when it was replaced.
     earlier: Option<(Identity, Instant)>,
@@ -161,12 +162,12 @@ impl Servers {
         if !is_followed() {
             return false;
         }
-        let is_same = last.identity.as_ref().is_none_or(|before| *before == identity && identity.is_some());
+        let is_same = last.place.is_none() || identity.is_some() && last.identity == identity;
         let tell = (!is_same).then(|| {
             last.replace_by(identity.as_ref(), address);
             self.rise_in(&last)
         });
-        last.identity = Some(identity);
+        last.identity = identity;
         last.place = Some(address.place.clone());
         last.connections.retain(|connection| connection.strong_count() > 0);
         last.connections.push(Arc::downgrade(connection));
@@ -196,7 +197,7 @@ impl Last {
     /// Cuts the connections to the last server if the next one is certainly another.
     fn replace_by(&mut self, next: Option<&Identity>, address: &Address) {
         let has_moved = self.place.as_ref() != Some(&address.place);
-        let before = self.identity.take().flatten();
+        let before = self.identity.take();
         let is_in_turn = !has_moved
             && self.earlier.as_ref().is_some_and(|(earlier, at)| Some(earlier) == next && at.elapsed() < IN_TURN);
         if let (Some(before), Some(next)) = (&before, next) {

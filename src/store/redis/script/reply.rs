@@ -1,8 +1,6 @@
 //! The scripts' replies as outcomes. A success is a plain integer, which costs the server least; everything else is an array. Any shape
 //! that the scripts do not document is an error.
 
-#![expect(clippy::option_option, reason = "the outer `None` is a reply of another shape, as everywhere in this file")]
-
 use super::keys::{FENCE, queue_name, slot_fence_key, tag_for};
 use super::scripts::Form;
 use crate::error::{BackendFailure, Error};
@@ -25,6 +23,12 @@ const POLLERS: &str = "(free for pollers)";
 /// How many characters of what the key says are read: other programs may write it, too.
 const MOST_READ: usize = 4096;
 
+/// A reply has a shape that the scripts do not document.
+#[derive(Debug, PartialEq)]
+struct Unexpected;
+
+type Read<T> = Result<T, Unexpected>;
+
 /// Reads the reply to a request. Fails with the error that the server's error reply stands for, and with [`Error::Backend`] (unknown) for an
 /// unexpected shape.
 pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, Error> {
@@ -42,9 +46,9 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
         Request::Break(_) => break_outcome(reply).map(Outcome::Break),
         Request::Broken { .. } => broken(reply).map(Outcome::Broken),
         // The store refuses it.
-        Request::Settle(_) => None,
+        Request::Settle(_) => Err(Unexpected),
     };
-    found.ok_or_else(|| unexpected(reply))
+    found.map_err(|Unexpected| unexpected(reply))
 }
 
 /// Reads the reply to a posted release, as [`outcome`] does.
@@ -52,11 +56,11 @@ pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
     read(reply, "", released)
 }
 
-/// Reads a reply about a key, as [`outcome`] does: `found` returns `None` for an unexpected shape.
-fn read<T>(reply: &Value, key: &str, found: impl FnOnce(&Value) -> Option<T>) -> Result<T, Error> {
+/// Reads a reply about a key, as [`outcome`] does.
+fn read<T>(reply: &Value, key: &str, found: impl FnOnce(&Value) -> Read<T>) -> Result<T, Error> {
     match reply {
         Value::ServerError(e) => Err(classify(e, key)),
-        reply => found(reply).ok_or_else(|| unexpected(reply)),
+        reply => found(reply).map_err(|Unexpected| unexpected(reply)),
     }
 }
 
@@ -84,145 +88,145 @@ pub(crate) fn mismatch() -> Error {
     Error::backend(BackendFailure::Unknown, "a reply was read as another request's: bug in redis-dlock, please report")
 }
 
-fn inspection(reply: &Value) -> Option<Inspection> {
+fn inspection(reply: &Value) -> Read<Inspection> {
     match items(reply)? {
-        [Value::Nil, _, waiting] => Some(Inspection::free().with_waiting(natural(waiting)?)),
+        [Value::Nil, _, waiting] => Ok(Inspection::free().with_waiting(natural(waiting)?)),
         [holder, pttl, waiting] => {
-            Some(Inspection::held_by(text(holder)?, remaining(pttl)?).with_waiting(natural(waiting)?))
+            Ok(Inspection::held_by(text(holder)?, remaining(pttl)?).with_waiting(natural(waiting)?))
         }
-        _ => None,
+        _ => Err(Unexpected),
     }
 }
 
-fn acquire(reply: &Value) -> Option<AcquireOutcome> {
+fn acquire(reply: &Value) -> Read<AcquireOutcome> {
     if let Value::Int(_) = reply {
-        return Some(AcquireOutcome::Acquired(Grant::new(number(reply)?, 0)));
+        return Ok(AcquireOutcome::Acquired(Grant::new(number(reply)?, 0)));
     }
     match items(reply)? {
-        [Value::Int(1), number, waiting] => Some(AcquireOutcome::Acquired(grant(number, waiting)?)),
-        [Value::Int(0), holder, pttl] => Some(AcquireOutcome::Busy(busy(holder, pttl)?)),
-        _ => None,
+        [Value::Int(1), number, waiting] => Ok(AcquireOutcome::Acquired(grant(number, waiting)?)),
+        [Value::Int(0), holder, pttl] => Ok(AcquireOutcome::Busy(busy(holder, pttl)?)),
+        _ => Err(Unexpected),
     }
 }
 
-fn poll(reply: &Value) -> Option<PollOutcome> {
+fn poll(reply: &Value) -> Read<PollOutcome> {
     match items(reply)? {
-        [Value::Int(1), number, waiting] => Some(PollOutcome::Acquired(grant(number, waiting)?)),
-        [Value::Int(2), holder, pttl] => Some(PollOutcome::Waiting(busy(holder, pttl)?)),
-        [Value::Int(3)] => Some(PollOutcome::Gone),
-        _ => None,
+        [Value::Int(1), number, waiting] => Ok(PollOutcome::Acquired(grant(number, waiting)?)),
+        [Value::Int(2), holder, pttl] => Ok(PollOutcome::Waiting(busy(holder, pttl)?)),
+        [Value::Int(3)] => Ok(PollOutcome::Gone),
+        _ => Err(Unexpected),
     }
 }
 
-fn extend(reply: &Value) -> Option<ExtendOutcome> {
+fn extend(reply: &Value) -> Read<ExtendOutcome> {
     if let Value::Int(_) = reply {
-        return Some(ExtendOutcome::Extended(Extension::while_waiting(natural(reply)?)));
+        return Ok(ExtendOutcome::Extended(Extension::while_waiting(natural(reply)?)));
     }
     match items(reply)? {
         [Value::Int(1), waiting, low, high] => {
             let (low, high) = (number(low)?, number(high)?);
             let extension = Extension::while_waiting(natural(waiting)?).with_numbers(Some(low..=high));
-            (low <= high).then_some(ExtendOutcome::Extended(extension))
+            if low <= high { Ok(ExtendOutcome::Extended(extension)) } else { Err(Unexpected) }
         }
-        [Value::Int(0), holder] => Some(ExtendOutcome::NotOurs(not_ours(holder)?)),
-        _ => None,
+        [Value::Int(0), holder] => Ok(ExtendOutcome::NotOurs(not_ours(holder)?)),
+        _ => Err(Unexpected),
     }
 }
 
-fn released(reply: &Value) -> Option<ReleaseOutcome> {
+fn released(reply: &Value) -> Read<ReleaseOutcome> {
     if let Value::Int(_) = reply {
-        return Some(ReleaseOutcome::Released { waiting: natural(reply)? });
+        return Ok(ReleaseOutcome::Released { waiting: natural(reply)? });
     }
     match items(reply)? {
-        [Value::Int(2), number, waiting] => Some(ReleaseOutcome::Passed(grant(number, waiting)?)),
-        [Value::Int(3), holder, pttl] => Some(ReleaseOutcome::Queued(busy(holder, pttl)?)),
-        [Value::Int(0), holder] => Some(ReleaseOutcome::NotOurs(not_ours(holder)?)),
-        _ => None,
+        [Value::Int(2), number, waiting] => Ok(ReleaseOutcome::Passed(grant(number, waiting)?)),
+        [Value::Int(3), holder, pttl] => Ok(ReleaseOutcome::Queued(busy(holder, pttl)?)),
+        [Value::Int(0), holder] => Ok(ReleaseOutcome::NotOurs(not_ours(holder)?)),
+        _ => Err(Unexpected),
     }
 }
 
-fn delayed(reply: &Value) -> Option<DelayReleaseOutcome> {
+fn delayed(reply: &Value) -> Read<DelayReleaseOutcome> {
     one_or_not_ours(reply, DelayReleaseOutcome::Delayed, DelayReleaseOutcome::NotOurs)
 }
 
-fn probe(reply: &Value) -> Option<ProbeOutcome> {
+fn probe(reply: &Value) -> Read<ProbeOutcome> {
     one_or_not_ours(reply, ProbeOutcome::Ours, ProbeOutcome::NotOurs)
 }
 
 /// Reads `1`, or what the key contains.
-fn one_or_not_ours<T>(reply: &Value, one: T, other: fn(NotOurs) -> T) -> Option<T> {
+fn one_or_not_ours<T>(reply: &Value, one: T, other: fn(NotOurs) -> T) -> Read<T> {
     match reply {
-        Value::Int(1) => Some(one),
+        Value::Int(1) => Ok(one),
         reply => match items(reply)? {
             [Value::Int(0), holder] => not_ours(holder).map(other),
-            _ => None,
+            _ => Err(Unexpected),
         },
     }
 }
 
 /// A fence number.
-fn number(value: &Value) -> Option<u64> {
+fn number(value: &Value) -> Read<u64> {
     let number = natural(value)?;
-    (number <= HIGHEST_NUMBER).then_some(number)
+    if number <= HIGHEST_NUMBER { Ok(number) } else { Err(Unexpected) }
 }
 
-fn grant(fence: &Value, waiting: &Value) -> Option<Grant> {
-    Some(Grant::new(number(fence)?, natural(waiting)?))
+fn grant(fence: &Value, waiting: &Value) -> Read<Grant> {
+    Ok(Grant::new(number(fence)?, natural(waiting)?))
 }
 
-fn busy(holder: &Value, pttl: &Value) -> Option<Busy> {
+fn busy(holder: &Value, pttl: &Value) -> Read<Busy> {
     let (holder, remaining) = (text(holder)?, remaining(pttl)?);
-    Some(if holder == POLLERS { Busy::free(remaining) } else { Busy::new(holder, remaining) })
+    Ok(if holder == POLLERS { Busy::free(remaining) } else { Busy::new(holder, remaining) })
 }
 
-/// The time that `PTTL` tells. The inner value is `None` for a key without a lease.
-fn remaining(pttl: &Value) -> Option<Option<Duration>> {
+/// The time that `PTTL` tells. It is `None` for a key without a lease.
+fn remaining(pttl: &Value) -> Read<Option<Duration>> {
     match pttl {
-        Value::Int(-1) => Some(None),
-        Value::Int(ms) => Some(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),
-        _ => None,
+        Value::Int(-1) => Ok(None),
+        Value::Int(ms) => Ok(Some(Duration::from_millis(u64::try_from(*ms).unwrap_or(0)))),
+        _ => Err(Unexpected),
     }
 }
 
-fn not_ours(holder: &Value) -> Option<NotOurs> {
+fn not_ours(holder: &Value) -> Read<NotOurs> {
     holder_of(holder).map(NotOurs::new)
 }
 
-/// Who holds a key. The inner value is `None` if nobody does.
-fn holder_of(value: &Value) -> Option<Option<String>> {
+/// Who holds a key. It is `None` if nobody does.
+fn holder_of(value: &Value) -> Read<Option<String>> {
     match value {
-        Value::Nil => Some(None),
+        Value::Nil => Ok(None),
         holder => text(holder).map(Some),
     }
 }
 
 /// Reads the reply to a break.
-fn break_outcome(reply: &Value) -> Option<BreakOutcome> {
+fn break_outcome(reply: &Value) -> Read<BreakOutcome> {
     match items(reply)? {
         [Value::Int(1), next, waiting] => {
-            Some(BreakOutcome::Broken { next: holder_of(next)?, waiting: natural(waiting)? })
+            Ok(BreakOutcome::Broken { next: holder_of(next)?, waiting: natural(waiting)? })
         }
-        [Value::Int(0), other] => Some(BreakOutcome::NotHeldBy { holder: holder_of(other)? }),
-        _ => None,
+        [Value::Int(0), other] => Ok(BreakOutcome::NotHeldBy { holder: holder_of(other)? }),
+        _ => Err(Unexpected),
     }
 }
 
 /// Returns the bytes of a holder that was not broken, if it is shown as the order names it, and not as it is.
 pub(crate) fn holder_without_name<'v>(order: &Break<'_>, reply: &'v Value) -> Option<&'v [u8]> {
-    match items(reply)? {
+    match items(reply).ok()? {
         [Value::Int(0), holder @ Value::BulkString(bytes)] => {
-            (*bytes != *order.locker.as_bytes() && text(holder)? == order.locker).then_some(bytes)
+            (*bytes != *order.locker.as_bytes() && text(holder).ok()? == order.locker).then_some(bytes)
         }
         _ => None,
     }
 }
 
-/// Reads what the key says by whom a hold was broken. The inner value is `None` if there is no such key.
-fn broken(reply: &Value) -> Option<Option<Broken>> {
+/// Reads what the key says by whom a hold was broken. It is `None` if there is no such key.
+fn broken(reply: &Value) -> Read<Option<Broken>> {
     match reply {
-        Value::Nil => Some(None),
-        Value::BulkString(bytes) => Some(Some(read_words(bytes))),
-        _ => None,
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(read_words(bytes))),
+        _ => Err(Unexpected),
     }
 }
 
@@ -243,10 +247,10 @@ pub(crate) fn parties(key: &str, reply: &Value) -> Result<Parties, Error> {
         [holder, pttl, waiting, lockers] => {
             let holder = holder_of(holder)?;
             let left = if holder.is_some() { remaining(pttl)? } else { None };
-            let lockers = items(lockers)?.iter().map(text).collect::<Option<_>>()?;
-            Some(Parties::new(holder, left).with_waiting(lockers, natural(waiting)?))
+            let lockers = items(lockers)?.iter().map(text).collect::<Result<_, _>>()?;
+            Ok(Parties::new(holder, left).with_waiting(lockers, natural(waiting)?))
         }
-        _ => None,
+        _ => Err(Unexpected),
     })
 }
 
@@ -262,31 +266,31 @@ pub(crate) fn scanned(reply: &Value) -> Result<(String, Vec<String>), Error> {
         _ => None,
     };
     read(reply, "", |reply| match items(reply)? {
-        [cursor, names] => Some((name(cursor)?, items(names)?.iter().filter_map(name).collect())),
-        _ => None,
+        [cursor, names] => Ok((name(cursor).ok_or(Unexpected)?, items(names)?.iter().filter_map(name).collect())),
+        _ => Err(Unexpected),
     })
 }
 
 // The elements of replies.
 
-fn items(reply: &Value) -> Option<&[Value]> {
+fn items(reply: &Value) -> Read<&[Value]> {
     match reply {
-        Value::Array(items) => Some(items),
-        _ => None,
+        Value::Array(items) => Ok(items),
+        _ => Err(Unexpected),
     }
 }
 
-fn natural(value: &Value) -> Option<u64> {
+fn natural(value: &Value) -> Read<u64> {
     match value {
-        Value::Int(n) => u64::try_from(*n).ok(),
-        _ => None,
+        Value::Int(n) => u64::try_from(*n).map_err(|_| Unexpected),
+        _ => Err(Unexpected),
     }
 }
 
-fn text(value: &Value) -> Option<String> {
+fn text(value: &Value) -> Read<String> {
     match value {
-        Value::BulkString(bytes) => Some(holder_text(bytes)),
-        _ => None,
+        Value::BulkString(bytes) => Ok(holder_text(bytes)),
+        _ => Err(Unexpected),
     }
 }
 
