@@ -15,12 +15,15 @@ use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::time::Duration;
 
-const ISSUE: &str = include_str!("../../../../scripts/issue.lua");
-const HAND_OVER: &str = include_str!("../../../../scripts/hand_over.lua");
-const ENQUEUE: &str = include_str!("../../../../scripts/enqueue.lua");
-const WAITERS: &str = include_str!("../../../../scripts/waiters.lua");
-const NOT_OURS: &str = include_str!("../../../../scripts/not_ours.lua");
-const LOOK: &str = include_str!("../../../../scripts/look.lua");
+/// What several scripts contain, by the names that their `-- #include` lines have.
+const CHUNKS: [(&str, &str); 6] = [
+    ("issue", include_str!("../../../../scripts/issue.lua")),
+    ("hand_over", include_str!("../../../../scripts/hand_over.lua")),
+    ("enqueue", include_str!("../../../../scripts/enqueue.lua")),
+    ("waiters", include_str!("../../../../scripts/waiters.lua")),
+    ("not_ours", include_str!("../../../../scripts/not_ours.lua")),
+    ("look", include_str!("../../../../scripts/look.lua")),
+];
 
 /// How many waiting lockers are named.
 const MOST_NAMED: &str = "100";
@@ -120,19 +123,13 @@ impl ScriptText {
 fn splice(source: &str) -> String {
     let mut text = String::with_capacity(2 * source.len());
     for line in source.lines() {
-        match line.trim().strip_prefix("-- #include ") {
-            Some("issue") => text.push_str(&splice(code_of(ISSUE))),
-            Some("enqueue") => text.push_str(code_of(ENQUEUE)),
-            Some("waiters") => text.push_str(code_of(WAITERS)),
-            Some("look") => text.push_str(code_of(LOOK)),
-            Some("not_ours") => text.push_str(code_of(NOT_OURS)),
-            Some("hand_over") => text.push_str(&splice(code_of(HAND_OVER))),
-            Some(other) => unreachable!("no chunk is named {other:?}: a fault of our own files, seen by every test"),
-            None => {
-                text.push_str(line);
-                text.push('\n');
-            }
-        }
+        let Some(name) = line.trim().strip_prefix("-- #include ") else {
+            text.extend([line, "\n"]);
+            continue;
+        };
+        let chunk = CHUNKS.iter().find(|(known, _)| *known == name);
+        let (_, chunk) = chunk.unwrap_or_else(|| unreachable!("no chunk is named {name:?}: a fault of our own files"));
+        text.push_str(&splice(code_of(chunk)));
     }
     text
 }
