@@ -18,7 +18,7 @@ use crate::lock::reentrant::DistributedReentrantLock;
 use crate::log;
 use crate::state::hold::Exit;
 use crate::state::owner::HoldNumber;
-use crate::state::task::TaskReply;
+use crate::state::task::{TaskReply, Watcher};
 use crossbeam_channel::{Receiver, bounded};
 #[cfg(feature = "async")]
 use std::fmt;
@@ -205,7 +205,8 @@ impl Holds {
     /// [`Hold::lost_async`](crate::Hold::lost_async). Never blocks.
     pub fn lost_async(&self) -> LossFuture {
         let lost = Arc::default();
-        self.several.taken.iter().for_each(|taken| taken.handle().key.watch_by_task(taken.token, &lost));
+        let watch = |taken: &TakenLock| taken.handle().key.watch_by(taken.token, Watcher::Task(Arc::downgrade(&lost)));
+        self.several.taken.iter().for_each(watch);
         LossFuture::new(lost)
     }
 
@@ -364,7 +365,7 @@ impl Several {
     fn lost(&self) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
         for taken in &self.taken {
-            taken.handle().key.watch_by(taken.token, sender.clone());
+            taken.handle().key.watch_by(taken.token, Watcher::Channel(sender.clone()));
         }
         receiver
     }

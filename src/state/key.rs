@@ -9,7 +9,7 @@ use crate::state::machine::{Phase, State, Waiter};
 use crate::state::owner;
 use crate::state::task::{TaskReply, Watcher};
 use crate::sync::{Mutex, MutexGuard, before_notifying};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,28 +66,19 @@ impl Key {
     /// Returns a channel that receives a message when the hold with this token is lost.
     pub(crate) fn watch(&self, token: u64) -> Receiver<()> {
         let (sender, receiver) = bounded(1);
-        self.watch_by(token, sender);
+        self.watch_by(token, Watcher::Channel(sender));
         receiver
-    }
-
-    /// Sends a message on this channel when the hold with this token is lost, if the channel is empty.
-    pub(crate) fn watch_by(&self, token: u64, sender: Sender<()>) {
-        self.add_watcher(token, Watcher::Channel(sender));
     }
 
     /// Returns the reply that comes when the hold with this token is lost.
     pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<TaskReply<()>> {
         let reply = Arc::default();
-        self.watch_by_task(token, &reply);
+        self.watch_by(token, Watcher::Task(Arc::downgrade(&reply)));
         reply
     }
 
-    /// Gives the reply when the hold with this token is lost.
-    pub(crate) fn watch_by_task(&self, token: u64, reply: &Arc<TaskReply<()>>) {
-        self.add_watcher(token, Watcher::Task(Arc::downgrade(reply)));
-    }
-
-    fn add_watcher(&self, token: u64, watcher: Watcher) {
+    /// Tells this watcher when the hold with this token is lost.
+    pub(crate) fn watch_by(&self, token: u64, watcher: Watcher) {
         let Some(mut state) = self.state_here() else { return };
         if self.hold.token() == token && matches!(state.phase, Phase::Held(_)) {
             if self.hold.is_lost() {
