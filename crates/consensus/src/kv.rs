@@ -85,7 +85,7 @@ pub(super) enum Committed {
 }
 
 /// How long a session lives, and for how long its end keeps others out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Life {
     /// The time that it lives without a renewal. It is longer than a tenure needs, so that the session serves several tenures before it must be
     /// renewed.

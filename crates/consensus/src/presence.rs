@@ -35,16 +35,16 @@ const OF_PROCESS: &str = "(process)";
 const MOST_UNREAD: u64 = 64;
 
 /// Returns the life of a session whose entries exclude nobody: its end keeps nobody out.
-pub(super) fn harmless<K: Kv + ?Sized>(kv: &K, time: Duration) -> Life {
+pub(super) fn harmless(kv: &dyn Kv, time: Duration) -> Life {
     Life { needed: Duration::ZERO, ..kv.delay(time) }
 }
 
 impl Presence {
     /// Returns a session of a client that lives for `life` without a renewal, and certainly for `needed` from now. Renewing it is no write. Two
     /// threads that come at the same time may both open a session: the close ends both.
-    pub(super) fn session<K: Kv + ?Sized>(
+    pub(super) fn session(
         &self,
-        kv: &K,
+        kv: &dyn Kv,
         client: &str,
         life: Duration,
         needed: Duration,
@@ -68,12 +68,7 @@ impl Presence {
 
     /// Returns a session for words: any session that lives for long enough, or else one of this client or of the process. It does not renew a session
     /// of another client.
-    pub(super) fn voice<K: Kv + ?Sized>(
-        &self,
-        kv: &K,
-        client: Option<&str>,
-        deadline: Deadline,
-    ) -> Result<String, Error> {
+    pub(super) fn voice(&self, kv: &dyn Kv, client: Option<&str>, deadline: Deadline) -> Result<String, Error> {
         let soon = SystemClock.now() + SAYING;
         let lives = self.sessions.lock().iter().find(|session| soon <= session.until).map(|session| session.id.clone());
         lives.map_or_else(|| self.session(kv, client.unwrap_or(OF_PROCESS), VOICE, SAYING, deadline), Ok)
@@ -102,7 +97,7 @@ impl Presence {
     }
 
     /// Ends the sessions of a client, or all sessions. A session that is left ends by itself.
-    pub(super) fn end<K: Kv + ?Sized>(&self, kv: &K, client: Option<&str>, deadline: Deadline) {
+    pub(super) fn end(&self, kv: &dyn Kv, client: Option<&str>, deadline: Deadline) {
         let is_meant = |session: &mut Session| client.is_none_or(|client| session.client == client);
         let ended: Vec<_> = self.sessions.lock().extract_if(.., is_meant).collect();
         for session in ended {

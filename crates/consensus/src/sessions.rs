@@ -42,7 +42,7 @@ use crate::sync::Mutex;
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, ReleaseDelay};
 use redis_dlock::{Clock, Moment, SystemClock};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,17 +160,12 @@ const LONGEST_PAUSE: u32 = 64;
 
 impl Sessions {
     /// The sessions of a new process, which has none yet.
-    pub(super) fn on<K: Kv + ?Sized>(kv: &K) -> Self {
+    pub(super) fn on(kv: &dyn Kv) -> Self {
         Self { is_sharing: kv.most_own_sessions() < usize::MAX, ..Self::default() }
     }
 
     /// Gives a session to a tenure: an idle one, renewed if need be, or a new one.
-    pub(super) fn begin<K: Kv + ?Sized>(
-        &self,
-        kv: &K,
-        claim: &Claim<'_>,
-        deadline: Deadline,
-    ) -> Result<Session, Error> {
+    pub(super) fn begin(&self, kv: &dyn Kv, claim: &Claim<'_>, deadline: Deadline) -> Result<Session, Error> {
         let life = kv.life(claim);
         while let Some(mut session) = self.take_idle(claim.client, life) {
             if SystemClock.now() + life.needed <= session.until || session.renew(kv, deadline)? {
@@ -185,12 +180,7 @@ impl Sessions {
 
     /// Returns a session that lives for a whole delay from now, and then ends by itself: a new one, or, if there was a try before, the same
     /// one, renewed. It is known by the mark until it is [forgotten](Self::forget).
-    pub(super) fn of_delay<K: Kv + ?Sized>(
-        &self,
-        kv: &K,
-        delay: &ReleaseDelay<'_>,
-        deadline: Deadline,
-    ) -> Result<String, Error> {
+    pub(super) fn of_delay(&self, kv: &dyn Kv, delay: &ReleaseDelay<'_>, deadline: Deadline) -> Result<String, Error> {
         if let Some(KnownTenure { mut session, .. }) = self.of(delay.mark)
             && session.renew(kv, deadline)?
         {
@@ -394,14 +384,9 @@ impl Sessions {
         let retired = known.retired(now);
         let is_long = |tenure: &KnownTenure| tenure.key.is_some() && tenure.is_movable() && !tenure.is_over(now);
         let long: Vec<_> = known.tenures.iter().filter(|(_, tenure)| is_long(tenure)).collect();
-        let mut kinds: Vec<(&Session, usize)> = Vec::new();
-        for (_, tenure) in &long {
-            match kinds.iter_mut().find(|(like, _)| like.is_like(&tenure.session)) {
-                Some((_, count)) => *count += 1,
-                None => kinds.push((&tenure.session, 1)),
-            }
-        }
-        let is_many = |own: &Session| kinds.iter().any(|(like, count)| most_own < *count && like.is_like(own));
+        let mut kinds = BTreeMap::<_, usize>::new();
+        long.iter().for_each(|(_, tenure)| *kinds.entry(tenure.session.kind()).or_default() += 1);
+        let is_many = |own: &Session| kinds.get(&own.kind()).is_some_and(|count| most_own < *count);
         let is_retired = |tenure: &KnownTenure| tenure.sessions().any(|session| retired.contains(session));
         let is_to_move = |tenure: &KnownTenure| match &tenure.moving {
             _ if is_paused || tenure.session.is_shared && tenure.moving.is_none() => is_retired(tenure),
@@ -426,7 +411,7 @@ impl Sessions {
         let (now, known) = (SystemClock.now(), &mut *self.known.lock());
         let retired = known.retired(now);
         known.shared.retain(|session| !retired.contains(&session.id));
-        let place = known.shared.iter().position(|session| session.is_like(like))?;
+        let place = known.shared.iter().position(|session| session.kind() == like.kind())?;
         Some(known.shared.swap_remove(place))
     }
 
@@ -489,14 +474,17 @@ impl Known {
 }
 
 impl LongTenure {
-    fn order(&self) -> (Option<&str>, bool, Duration, Duration, &str) {
-        let life = self.from.life;
-        (self.to.as_ref().map(|to| to.id.as_str()), self.from.is_shared, life.time, life.delay, &self.from.client)
+    fn order(&self) -> impl Ord {
+        (self.destination(), self.from.is_shared, self.from.kind())
+    }
+
+    fn destination(&self) -> Option<&str> {
+        self.to.as_ref().map(|to| to.id.as_str())
     }
 
     /// Returns whether one request may move both.
     pub(super) fn goes_with(&self, other: &Self) -> bool {
-        self.to.as_ref().map(|to| &to.id) == other.to.as_ref().map(|to| &to.id) && self.from.is_like(&other.from)
+        self.destination() == other.destination() && self.from.kind() == other.from.kind()
     }
 }
 
@@ -563,20 +551,20 @@ impl KnownTenure {
 
 impl Session {
     /// Opens a session. Its life counts from before the request.
-    pub(super) fn open<K: Kv + ?Sized>(kv: &K, life: Life, client: &str, deadline: Deadline) -> Result<Self, Error> {
+    pub(super) fn open(kv: &dyn Kv, life: Life, client: &str, deadline: Deadline) -> Result<Self, Error> {
         let begun = SystemClock.now();
         let id = kv.open_session(life, client, deadline)?;
         let (client, until) = (client.to_owned(), begun + life.time);
         Ok(Self { id, client, life, until, mark: Mark::Ours(None), is_shared: false })
     }
 
-    /// Returns whether the other session has the same client and the same life.
-    fn is_like(&self, other: &Self) -> bool {
-        self.life == other.life && self.client == other.client
+    /// Returns what sessions have in common of which one may stand in for another.
+    fn kind(&self) -> (Life, &str) {
+        (self.life, &self.client)
     }
 
     /// Renews it. Returns `false` if it has ended.
-    pub(super) fn renew<K: Kv + ?Sized>(&mut self, kv: &K, deadline: Deadline) -> Result<bool, Error> {
+    pub(super) fn renew(&mut self, kv: &dyn Kv, deadline: Deadline) -> Result<bool, Error> {
         let sent_at = SystemClock.now();
         let lives = kv.renew(&self.id, deadline)?;
         self.until = sent_at + self.life.time;

@@ -52,26 +52,24 @@ fn check(check: &Check) -> Option<Value> {
     })
 }
 
-/// The flag says to Go's `api.Lock` and to `consul lock` that the entry is a lock of their kind, so that they wait for it and never overwrite it.
-fn lock(path: &str, session: &str, value: &[u8]) -> Value {
-    verb("lock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
-}
-
-/// The value is written again: `unlock` would otherwise empty the entry.
-fn unlock(path: &str, session: &str, value: &[u8]) -> Value {
-    verb("unlock", path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
+/// A `lock` or an `unlock`. The flag says to Go's `api.Lock` and to `consul lock` that the entry is a lock of their kind, so that they wait for it and
+/// never overwrite it. The value is written by `unlock`, too, which would otherwise empty the entry.
+fn hold(word: &str, path: &str, session: &str, value: &[u8]) -> Value {
+    verb(word, path, &json!({ "Session": session, "Flags": LOCK, "Value": to_base64(value) }))
 }
 
 /// The verbs of one write. A message is a lock and its end in one step, so that its entry stays free for the next message.
 fn write(write: &Write) -> Vec<Value> {
     match write {
-        Write::Hold { path, session, value } => vec![lock(path, session, value)],
+        Write::Hold { path, session, value } => vec![hold("lock", path, session, value)],
         Write::Pass { path, from, to, value } => {
-            vec![unlock(path, from, value), lock(path, to, value)]
+            vec![hold("unlock", path, from, value), hold("lock", path, to, value)]
         }
         Write::Delete { path } => vec![verb("delete", path, &json!({}))],
         // Consul counts how often an entry was locked. By this count the reader of the inbox sees whether it has missed a message.
-        Write::Say { path, session, value } => vec![lock(path, session, value), unlock(path, session, value)],
+        Write::Say { path, session, value } => {
+            vec![hold("lock", path, session, value), hold("unlock", path, session, value)]
+        }
     }
 }
 
