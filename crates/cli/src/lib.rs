@@ -21,6 +21,7 @@ mod settings;
 mod show;
 mod status;
 mod store;
+mod threads;
 mod timing;
 mod wait;
 mod watch;

@@ -3,9 +3,9 @@
 //! The kernel delivers no signal to such a process that it does not handle. So SIGTERM, by which containers are stopped, would do nothing.
 
 use crate::status::{Failure, of_signal};
+use crate::threads;
 use nix::sys::signal::{SigSet, Signal};
 use std::process;
-use std::thread;
 
 /// Ends `dlock` at a signal that would end any other process. Must be called before any thread begins. `dlock run` handles signals itself.
 pub(crate) fn hear_signals() -> Result<(), Failure> {
@@ -19,6 +19,5 @@ pub(crate) fn hear_signals() -> Result<(), Failure> {
             process::exit(of_signal(signal as i32).into());
         }
     };
-    let thread = thread::Builder::new().name("dlock-signals".to_owned()).spawn(listen);
-    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+    threads::start("dlock-signals", listen)
 }

@@ -1,7 +1,7 @@
 //! All durations of the command, with their reasons.
 
 use std::ops::RangeInclusive;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the command's process group has to end, by default.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -77,6 +77,12 @@ pub(crate) const WAIT_TOLD_AGAIN: Duration = Duration::from_secs(30);
 
 /// Stands for a time that the clock cannot represent.
 pub(crate) const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The moment after this time. A time that the clock cannot represent counts as no limit.
+pub(crate) fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or_else(|| now + A_YEAR)
+}
 
 /// How often the guard checks whether the process group is gone.
 pub(crate) const GUARD_LOOK: Duration = Duration::from_millis(10);

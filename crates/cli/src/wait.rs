@@ -8,6 +8,7 @@ use crate::message::say;
 use crate::settings::Settings;
 use crate::show;
 use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
+use crate::threads;
 use crate::timing;
 use redis_dlock::{DLockGenerator, Holder, Party};
 use std::fmt::Display;
@@ -34,13 +35,8 @@ pub(crate) fn wait(settings: &Settings, wanted: &Wait) -> Result<u8, Failure> {
     }
     let (tell, told) = channel();
     let looker = Looker { settings: settings.clone(), lock: wanted.lock.clone(), end, tell };
-    start(move || looker.look())?;
+    threads::start("dlock-look", move || looker.look())?;
     outcome(&told, &wanted.lock, end)
-}
-
-fn start(work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    let thread = thread::Builder::new().name("dlock-look".to_owned()).spawn(work);
-    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
 }
 
 /// Looks once, without a time limit.
@@ -145,7 +141,7 @@ impl Looker {
     /// Asks the holder who it is, for the message at the end.
     fn ask_who(&self, generator: &DLockGenerator) -> Result<(), Failure> {
         let (generator, lock, tell) = (generator.clone(), self.lock.clone(), self.tell.clone());
-        start(move || {
+        threads::start("dlock-look", move || {
             let asked_at = Instant::now();
             if let Some(holder) = show::holder_of(&generator, &lock) {
                 let _ = tell.send(News::Named(asked_at, Box::new(holder)));

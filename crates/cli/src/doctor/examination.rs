@@ -7,6 +7,7 @@ mod rights;
 
 use super::finding::{Finding, Findings, Severity, Subject};
 use crate::settings::{Settings, mapped};
+use crate::timing;
 use redis_dlock::{BackendFailure, Error, RedisLockProcessor, Server};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Du
     let acks = settings.acks();
     let mut findings = Vec::new();
     if let Some(first) = servers.first().filter(|first| first.hash_tag().is_some()) {
-        findings.push(slots(first.address(), SLOTS - servers.iter().map(Server::slots).sum::<usize>()));
+        findings.extend(slots(first.address(), SLOTS - servers.iter().map(Server::slots).sum::<usize>()));
     }
     for server in servers {
         let mut master = Examination::of(server.clone(), Part::Master, acks, limit);
@@ -88,11 +89,8 @@ impl Examination {
         let tag = server.hash_tag();
         let place = tag.map_or_else(String::new, |tag| format!("{{{tag}}}_"));
         let key = format!("DLOCK_doctor_{place}{}", std::process::id());
-        // A limit that the clock cannot represent counts as no limit.
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 24 * 3600));
         let findings = Findings::of(server.address());
-        Self { server, part, tag, acks, key, replicas: Vec::new(), deadline, findings }
+        Self { server, part, tag, acks, key, replicas: Vec::new(), deadline: timing::after(limit), findings }
     }
 
     fn look(&mut self) {
@@ -150,13 +148,13 @@ fn how_unreachable(error: &Error, part: Part) -> (Severity, &'static str) {
     }
 }
 
-fn slots(server: String, unowned: usize) -> Finding {
-    let subject = Subject::Slots;
+fn slots(server: String, unowned: usize) -> Vec<Finding> {
+    let mut findings = Findings::of(server);
     if unowned == 0 {
-        let message = format!("all {SLOTS} slots have an owner");
-        return Finding { server, subject, severity: Severity::Fine, message, advice: None };
+        findings.fine(Subject::Slots, format!("all {SLOTS} slots have an owner"));
+    } else {
+        let message = format!("{unowned} of {SLOTS} slots have no owner: locks of these slots cannot be used");
+        findings.wrong(Subject::Slots, message, "give the slots to a node: redis-cli --cluster fix");
     }
-    let message = format!("{unowned} of {SLOTS} slots have no owner: locks of these slots cannot be used");
-    let advice = Some("give the slots to a node: redis-cli --cluster fix".to_owned());
-    Finding { server, subject, severity: Severity::Wrong, message, advice }
+    findings.into_list()
 }

@@ -23,13 +23,13 @@ use crate::output;
 use crate::settings::Settings;
 use crate::status::{Failure, UNSOUND};
 use crate::store::{Builder, Store};
+use crate::threads;
 use anstyle::{AnsiColor, Style};
 use finding::{Finding, Severity};
 use redis_dlock::Error;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::mpsc::channel;
-use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) fn examine(settings: &Settings, wanted: &Doctor) -> Result<u8, Failure> {
@@ -64,8 +64,7 @@ fn connect(builder: &Builder, wanted: &Doctor) -> Result<Option<Connected>, Fail
     }
     let (tell, told) = channel();
     let connect = move || drop(tell.send(builder.wait(begun.checked_add(wait))));
-    let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
-    thread.map_err(|error| Failure::system("cannot start a thread", error))?;
+    threads::start("dlock-dial", connect)?;
     let connected = told.recv_timeout(limit).ok();
     Ok(connected.map(|connected| (connected, limit.saturating_sub(begun.elapsed()).min(wanted.limit))))
 }

@@ -1,7 +1,6 @@
 //! Examines a store of another kind through the port alone: takes a lock that nobody else has, and gives it back.
 
-use super::finding::{Finding, Severity, Subject};
-use crate::output::one_line;
+use super::finding::{Finding, Findings, Subject};
 use crate::timing::{BETWEEN_WRITES, EXAMINED_FOR, ROUND_TRIP_LONG};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, LockProcessor, Operations};
@@ -12,36 +11,28 @@ use std::time::{Duration, Instant};
 const TIMES: usize = 5;
 
 pub(super) fn examine(scheme: &str, store: &dyn LockProcessor, limit: Duration) -> Vec<Finding> {
-    let finding = |subject, severity, message: &str, advice: Option<&str>| Finding {
-        server: format!("{scheme}://…"),
-        subject,
-        severity,
-        message: one_line(message),
-        advice: advice.map(str::to_owned),
-    };
+    let mut findings = Findings::of(format!("{scheme}://…"));
     match median_of_pairs(store, limit) {
         Ok(median) => {
+            findings.fine(Subject::Connection, "the server answers");
+            findings.fine(Subject::Rights, "the login may lock");
             let message = format!("a lock and its release take {} ms", median.as_millis());
-            let time = if median > 2 * ROUND_TRIP_LONG {
-                finding(Subject::RoundTrip, Severity::Notice, &message, Some("look at the servers and the network"))
+            if median > 2 * ROUND_TRIP_LONG {
+                findings.notice(Subject::RoundTrip, message, "look at the servers and the network");
             } else {
-                finding(Subject::RoundTrip, Severity::Fine, &message, None)
-            };
-            vec![
-                finding(Subject::Connection, Severity::Fine, "the server answers", None),
-                finding(Subject::Rights, Severity::Fine, "the login may lock", None),
-                time,
-            ]
+                findings.fine(Subject::RoundTrip, message);
+            }
         }
         Err(error @ Error::Denied { .. }) => {
             let advice = "give the user the rights that the documentation of the store lists";
-            vec![finding(Subject::Rights, Severity::Wrong, &error.to_string(), Some(advice))]
+            findings.wrong(Subject::Rights, error.to_string(), advice);
         }
         Err(error) => {
             let advice = "check the address, the network, TLS, and whether the server runs";
-            vec![finding(Subject::Connection, Severity::Wrong, &error.to_string(), Some(advice))]
+            findings.wrong(Subject::Connection, error.to_string(), advice);
         }
     }
+    findings.into_list()
 }
 
 /// Takes and releases the lock several times.

@@ -12,6 +12,7 @@ use crate::message::{inform, say};
 use crate::settings::Settings;
 use crate::status::{Failure, UNREACHABLE};
 use crate::store::Store;
+use crate::threads;
 use crate::timing;
 use figures::{Figures, Named};
 use redis_dlock::port::LockProcessor;
@@ -21,7 +22,6 @@ use std::iter;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::thread;
 use std::time::Instant;
 
 pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failure> {
@@ -36,8 +36,7 @@ pub(crate) fn serve(settings: &Settings, wanted: &Exporter) -> Result<u8, Failur
         ask.send(give).ok()?;
         page.recv().ok()
     };
-    let thread = thread::Builder::new().name("dlock-serve".to_owned()).spawn(move || http::serve(&listener, page));
-    thread.map_err(|error| Failure::system("cannot start a thread", error))?;
+    threads::start("dlock-serve", move || http::serve(&listener, page))?;
     inform(&format!("serving http://{address}/metrics"), None);
     let mut scraper = Scraper::new(settings, wanted);
     while let Ok(give) = asked.recv() {
@@ -117,8 +116,7 @@ impl<'a> Scraper<'a> {
         let list = move || {
             let _ = tell.send(list(&settings, connection));
         };
-        let thread = thread::Builder::new().name("dlock-list".to_owned()).spawn(list);
-        thread.map_err(|error| Failure::system("cannot start a thread", error))?;
+        threads::start("dlock-list", list)?;
         let late = |_| {
             let within = timing::LISTED_WITHIN;
             Failure::new(UNREACHABLE, format!("the server has not told of its locks within {within:?}"))

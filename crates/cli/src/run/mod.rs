@@ -51,6 +51,7 @@ use crate::message::{self, say};
 use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure};
 use crate::store::Builder;
+use crate::threads;
 use crate::timing;
 use daemons::Daemons;
 use guard::Guard;
@@ -314,8 +315,7 @@ fn connect(builder: Builder, events: Sender<RunEvent>, limit: RunLimit) -> Resul
         });
         let _ = events.send(RunEvent::Connected(generator));
     };
-    let thread = thread::Builder::new().name("dlock-dial".to_owned()).spawn(connect);
-    thread.map(drop).map_err(|error| Failure::system("cannot start a thread", error))
+    threads::start("dlock-dial", connect)
 }
 
 /// Says once why a wait may take long: the store fails, and perhaps nobody holds the lock.

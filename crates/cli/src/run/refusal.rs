@@ -4,10 +4,10 @@ use super::kept;
 use crate::args::Run;
 use crate::message::HolderFields;
 use crate::status::{Failure, NOT_ACQUIRED, UNREACHABLE};
+use crate::threads;
 use crate::timing;
 use redis_dlock::{DLockGenerator, Description, DistributedReentrantLock};
 use std::sync::mpsc::{Sender, channel};
-use std::thread;
 use std::time::Instant;
 
 /// Returns the reason why the lock was not acquired in time, as far as the store and the holder tell it soon. The limit of the wait is over, so a
@@ -24,9 +24,8 @@ pub(super) fn of(generator: &DLockGenerator, wanted: &Run, lock: &DistributedRee
             let _ = tell.send(held(&handle, &format!(" by {holder}")).naming(&holder));
         }
     };
-    let thread = thread::Builder::new().name("dlock-ask".to_owned()).spawn(ask);
+    let mut last = threads::start("dlock-ask", ask).err();
     let end = Instant::now() + timing::HOLDER_TELLS_WITHIN;
-    let mut last = thread.err().map(|error| Failure::system("cannot start a thread", error));
     while let Ok(failure) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
         last = Some(failure);
     }

@@ -7,6 +7,7 @@ use super::terminal::Terminal;
 use super::{RunEvent, group};
 use crate::message::say;
 use crate::status::{self, Failure};
+use crate::threads;
 use crate::timing;
 use nix::sys::signal::{SigSet, Signal, raise};
 use redis_dlock::CancelToken;
@@ -109,11 +110,7 @@ impl Signals {
                 }
             }
         };
-        thread::Builder::new()
-            .name("dlock-signals".to_owned())
-            .spawn(listen)
-            .map(drop)
-            .map_err(|error| Failure::system("cannot start a thread", error))
+        threads::start("dlock-signals", listen)
     }
 }
 

@@ -49,11 +49,6 @@ enum GroupEnd {
     },
 }
 
-/// The moment after this time. A time that the clock cannot represent counts as no limit.
-fn after(time: Duration) -> Instant {
-    Instant::now().checked_add(time).unwrap_or_else(|| Instant::now() + timing::A_YEAR)
-}
-
 /// Looks after the command from its beginning to the end of its group.
 pub(crate) struct Supervisor<'a> {
     wanted: &'a Run,
@@ -94,7 +89,7 @@ impl<'a> Supervisor<'a> {
             orders,
             held,
             max_hold,
-            held_until: max_hold.map(after),
+            held_until: max_hold.map(timing::after),
             group,
             terminal: Terminal::open(),
             end: None,
@@ -240,7 +235,7 @@ impl<'a> Supervisor<'a> {
             }
         } else if is_command {
             self.end = Some(status);
-            self.hook_until = Some(after(self.wanted.grace()));
+            self.hook_until = Some(timing::after(self.wanted.grace()));
         } else if let OnLostCommand::Runs(group) = self.hook
             && group.0 == pid
             && !has_stopped
@@ -331,7 +326,7 @@ impl<'a> Supervisor<'a> {
     fn end_all(&mut self, grace: Duration) {
         if matches!(self.ending, GroupEnd::No) {
             // The grace begins here, because finding the daemons takes time.
-            self.ending = GroupEnd::Asked { until: after(grace) };
+            self.ending = GroupEnd::Asked { until: timing::after(grace) };
             self.group.ask_to_end(self.wanted.stop_signal);
             if self.wanted.daemons != WithDaemons::Leave {
                 self.daemons.ask_to_end(self.group, self.wanted.stop_signal);

@@ -9,7 +9,7 @@ pub(super) mod consul;
 pub(super) mod etcd;
 
 use super::finding::{Finding, Findings, Subject};
-use crate::timing::{BETWEEN_WRITES, ROUND_TRIP_LONG};
+use crate::timing::{self, BETWEEN_WRITES, ROUND_TRIP_LONG};
 use dlock_consensus::Server;
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
@@ -41,9 +41,7 @@ struct ServerExamination<'s> {
 
 impl<'s> ServerExamination<'s> {
     fn of(server: &'s Server, limit: Duration) -> Self {
-        let now = Instant::now();
-        let deadline = now.checked_add(limit).unwrap_or_else(|| now + crate::timing::A_YEAR);
-        Self { server, deadline, findings: Findings::of(server.address().to_owned()) }
+        Self { server, deadline: timing::after(limit), findings: Findings::of(server.address().to_owned()) }
     }
 
     /// Sends one request to the server.
