@@ -69,6 +69,8 @@ struct Hand {
     actor: Actor,
     leader: Leader,
     work: Work,
+    /// How long the store may take for a command, in milliseconds.
+    command: u64,
     dice: Dice,
     stop: Arc<AtomicBool>,
     /// Whether a hold goes on for as long as this is set, unless it is lost.
@@ -100,6 +102,7 @@ fn process() {
         })
         .try_init();
     let store = store(&work);
+    let command = store.limits().command.as_millis() as u64;
     // Only the last pointer closes the store.
     let weak_store = Arc::downgrade(&store);
     let recorder = Recorder::to(&work.file);
@@ -139,6 +142,7 @@ fn process() {
             leader: generator.leader_with(config.clone()).unwrap(),
             dice: Dice::new(work.seed ^ (u64::from(work.process) << 32 | u64::from(thread) << 16)),
             work: work.clone(),
+            command,
             stop: Arc::clone(&stop),
             holds_on: Arc::clone(&holds_on),
         };
@@ -146,7 +150,8 @@ fn process() {
     });
     let hands: Vec<_> = hands.collect();
     let elsewhere = work.elsewhere.0.iter().enumerate().filter(|(_, other)| other.is_for_all || work.process == 0);
-    let elsewhere: Vec<_> = elsewhere.map(|(n, other)| elsewhere_hand(&generator, &work, n, other, &stop)).collect();
+    let elsewhere: Vec<_> =
+        elsewhere.map(|(n, other)| elsewhere_hand(&generator, &work, command, n, other, &stop)).collect();
     worker::answer("runs");
     for order in worker::orders() {
         if order == "stop" {
@@ -194,6 +199,7 @@ fn client(generator: &DLockGenerator, process: u32) -> String {
 fn elsewhere_hand(
     generator: &DLockGenerator,
     work: &Work,
+    command: u64,
     n: usize,
     other: &Other,
     stop: &Arc<AtomicBool>,
@@ -220,6 +226,7 @@ fn elsewhere_hand(
             together: false,
             ..work.clone()
         },
+        command,
         stop: Arc::clone(stop),
         holds_on: Arc::default(),
     };
@@ -358,7 +365,7 @@ impl Hand {
     fn acquire_until_cancelled<'a>(&mut self, lock: &'a DistributedReentrantLock, form: Form) -> Option<Taken<'a>> {
         let after = self.dice.up_to(self.work.lease / 2);
         // A command that is under way is answered first, or its own limit ends.
-        self.note(&What::Begin(Op::TryFor(after + self.work.io)));
+        self.note(&What::Begin(Op::TryFor(after + self.command)));
         let got = cancelled_after(Duration::from_millis(after), |cancel| match form {
             _ if self.work.together => self.take_together_until(cancel, form),
             Form::Hold => lock.hold_cancellable(cancel).map(|got| got.map(Taken::Hold)),
