@@ -50,7 +50,8 @@ impl<R: Resolver> Resolver for Addresses<R> {
     }
 }
 
-/// Gives the error of a look-up a kind that says so: the system's has none, and an error of no known kind may have come after the request was sent.
+/// Gives the error of a failed look-up the kind `HostUnreachable`. The system's error has no known kind, and an error without one counts as one that
+/// may have come after the request was sent.
 fn not_reached(error: ureq::Error) -> ureq::Error {
     match error {
         ureq::Error::Io(error) => ureq::Error::Io(io::Error::new(io::ErrorKind::HostUnreachable, error)),

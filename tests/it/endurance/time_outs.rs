@@ -1,5 +1,5 @@
-//! Waits that end without the lock, a hundred thousand of them: they leave nothing behind, last for their time, and do not
-//! disturb the holder.
+//! Waits that end without the lock, a hundred thousand of them: they leave nothing behind, none ends before its limit, and they do not
+//! disturb the holder. That they end at their limit is shown in `manual_clock/on_redis.rs`, where the clock stands.
 
 use crate::support::allocations::bytes_in_use;
 use crate::support::is_long;

@@ -47,12 +47,12 @@ pub(crate) fn on_redis(test: impl Fn(&Lab)) {
     test(&Lab::redis());
 }
 
-/// A way to the server at `url` that a busy machine never makes too slow.
+/// Settings for the server at `url`, with time-outs that no busy machine exceeds.
 pub(crate) fn patient(url: &str) -> RedisBuilder {
     RedisLockProcessor::builder(url).unwrap().connect_timeout(LONG).io_timeout(LONG)
 }
 
-/// A new client of the server at `url` that a busy machine never makes too slow.
+/// A new client of the server at `url`, with time-outs that no busy machine exceeds.
 pub(crate) fn connect_patiently(url: &str) -> DLockGenerator {
     builder().build(patient(url).connect().unwrap()).unwrap()
 }

@@ -63,7 +63,7 @@ impl Time {
         if self.is_by_hand() { Arc::new(Noting { store, at_work: Arc::clone(&self.at_work) }) } else { store }
     }
 
-    /// Does what time does not run ahead of. From then on, it does not run ahead of the calling thread.
+    /// Runs `work` as work on the store: time does not run ahead of it. From then on, time does not run ahead of the calling thread either.
     #[allow(dead_code, reason = "not all that include this file use it")]
     pub(crate) fn keep_up_with<T>(&self, work: impl FnOnce() -> T) -> T {
         self.at_work.call(work)
@@ -101,7 +101,8 @@ impl Time {
         self.until_by_steps(what, TICK, is_so);
     }
 
-    /// As [`until_soon`](Self::until_soon), with real time for threads that do without this clock what they are to do meanwhile.
+    /// As [`until_soon`](Self::until_soon). It sleeps for a millisecond of real time before each look, so that threads get on whose work this clock does
+    /// not see.
     #[track_caller]
     pub(crate) fn until_slowly(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         self.until_soon(what, || {

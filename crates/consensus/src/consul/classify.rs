@@ -56,8 +56,11 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
         400 | 404 | 500 if words.contains("does not exist") && is_of_place(words) => {
             ConsulFailure::Other(Error::unsupported(words))
         }
-        // An entry is longer than the server's setting `kv_max_value_size`. Nothing was written, and waiting would not help.
-        413 => ConsulFailure::Other(Error::unsupported(words)),
+        // Nothing was written, and waiting would not help.
+        413 => ConsulFailure::Other(Error::unsupported(format!(
+            "an entry of the lock is longer than Consul takes: shorten the names and the reason, or raise the server's \
+             kv_max_value_size: {words}"
+        ))),
         429 => backend(BackendFailure::NotExecuted),
         400 | 500 if words.contains("Invalid Session TTL") => {
             ConsulFailure::Other(Error::unsupported(format!("Consul refuses the lease (session_ttl_min): {words}")))
@@ -111,12 +114,17 @@ mod tests {
             (400, "Invalid query parameter: \"ns\" - Namespaces are a Consul Enterprise feature"),
             (500, "rpc error making call: Namespace \"x\" does not exist"),
             (500, "rpc error making call: Partition \"x\" does not exist"),
-            (413, "Value for key \"k\" is too large (601 > 600 bytes)"),
         ] {
             assert!(matches!(classify(status, words), ConsulFailure::Other(Error::Unsupported { .. })), "{words}");
         }
-        let short = "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]";
-        let ConsulFailure::Other(Error::Unsupported { message, .. }) = classify(500, short) else { panic!("{short}") };
-        assert!(message.contains("session_ttl_min") && message.contains("10s"));
+        for (status, words, setting) in [
+            (500, "Invalid Session TTL '2000000000', must be between [10s=24h0m0s]", "session_ttl_min"),
+            (413, "Value for key \"k\" is too large (601 > 600 bytes)", "kv_max_value_size"),
+        ] {
+            let ConsulFailure::Other(Error::Unsupported { message, .. }) = classify(status, words) else {
+                panic!("{words}")
+            };
+            assert!(message.contains(setting) && message.contains(words), "{message}");
+        }
     }
 }

@@ -45,8 +45,10 @@ pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
         }
         Some(DENIED | UNAUTHENTICATED) => EtcdFailure::Other(Error::denied(words)),
         _ if says("authentication failed") || says("permission denied") => EtcdFailure::Other(Error::denied(words)),
-        // It is longer than the server's setting `--max-request-bytes`. Nothing was written, and waiting would not help.
-        _ if says("request is too large") => EtcdFailure::Other(Error::unsupported(words)),
+        // Nothing was written, and waiting would not help.
+        _ if says("request is too large") => EtcdFailure::Other(Error::unsupported(format!(
+            "a request is longer than etcd takes: shorten the names and the reason, or raise the server's --max-request-bytes: {words}"
+        ))),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
         Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
         // Other errors of this code may have come after the request was passed on.
@@ -95,8 +97,11 @@ mod tests {
         ] {
             assert!(matches!(of(code, words), EtcdFailure::Other(Error::Denied { message, .. }) if message == words));
         }
-        for (code, words) in [(5, "Not Found"), (3, "etcdserver: request is too large")] {
-            assert!(matches!(of(code, words), EtcdFailure::Other(Error::Unsupported { .. })), "{words}");
+        for (code, words, told) in
+            [(5, "Not Found", ""), (3, "etcdserver: request is too large", "--max-request-bytes")]
+        {
+            let EtcdFailure::Other(Error::Unsupported { message, .. }) = of(code, words) else { panic!("{words}") };
+            assert!(message.contains(told), "{message}");
         }
     }
 }
