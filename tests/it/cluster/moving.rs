@@ -89,8 +89,12 @@ fn an_acquire_waits_for_the_end_of_a_move() {
     let mut migration = cluster.migration(slot_of(&key), 0);
     migration.begin();
     let begun = Instant::now();
-    let refused = store.acquire(&claim(&key, "a-2", LEASE), Duration::from_millis(100));
-    assert!(matches!(refused, Err(Error::Backend { failure: BackendFailure::NotExecuted, .. })), "{refused:?}");
+    eventually("a refusal", || match store.acquire(&claim(&key, "a-2", LEASE), Duration::from_millis(100)) {
+        Err(Error::Backend { failure: BackendFailure::NotExecuted, .. }) => true,
+        // On a busy machine the answer to the last of several tries may be too late. What that try did is unknown then.
+        Err(Error::Backend { failure: BackendFailure::Unknown, message, .. }) if message.contains("no answer") => false,
+        outcome => panic!("{outcome:?}"),
+    });
     assert!(begun.elapsed() < LONG);
     thread::scope(|scope| {
         let waits = scope.spawn(|| number(store.acquire(&claim(&key, "a-3", LEASE), LONG).unwrap()));

@@ -194,8 +194,10 @@ fn of_one_epoch_a_majority_decides() {
     fakes[0].say(Says::Master(b, 4));
     let asked = fakes[0].asked();
     eventually("it was asked again", || fakes[0].asked() > asked + 2);
+    assert_eq!(who_has(&generator, &servers), 0);
     let late = DLockGenerator::connect(&url(&[&fakes[0], &fakes[1], &fakes[2]])).unwrap();
-    assert_eq!([&generator, &late].map(|client| who_has(client, &servers)), [0, 0]);
+    // On a busy machine the other two may be too late with their first answers. Who asks only once then stays with the first one.
+    eventually("a client that begins follows the majority", || who_has(&late, &servers) == 0);
     for (port, server) in [(b, 1), (a, 0)] {
         fakes[..2].iter().for_each(|fake| fake.say(Says::Master(port, 4)));
         for client in [&generator, &late] {
