@@ -79,7 +79,10 @@ impl HttpCall<'_> {
 
 /// What a server answered.
 #[derive(Debug)]
-pub(super) struct HttpAnswer {
+pub(super) struct HttpAnswer<'a> {
+    /// The address of the server. Only etcd's servers say of which cluster they are.
+    #[cfg_attr(not(feature = "etcd"), expect(dead_code, reason = "others do not"))]
+    pub(super) server: &'a str,
     pub(super) status: u16,
     /// The store's index at the time of the answer. Only Consul sends it.
     #[cfg_attr(not(feature = "consul"), expect(dead_code, reason = "others do not"))]
@@ -93,7 +96,7 @@ pub(super) struct HttpAnswer {
     pub(super) body: String,
 }
 
-impl HttpAnswer {
+impl HttpAnswer<'_> {
     /// Makes an error of an answer that the store's servers do not give. `hint` says what may be wrong.
     pub(super) fn foreign(&self, hint: &str) -> Error {
         let failure = match self.status {
@@ -152,7 +155,7 @@ impl Http {
         &self,
         call: &HttpCall<'_>,
         deadline: Deadline,
-        read: impl Fn(HttpAnswer) -> Result<T, Error>,
+        read: impl Fn(HttpAnswer<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let agent = if call.ends_connection() { &self.streams } else { &self.agent };
         self.send_by(agent, None, call, deadline, read)
@@ -170,7 +173,7 @@ impl Http {
         patience: Option<Duration>,
         call: &HttpCall<'_>,
         deadline: Deadline,
-        read: impl Fn(HttpAnswer) -> Result<T, Error>,
+        read: impl Fn(HttpAnswer<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let first = self.preferred.load(Ordering::SeqCst);
         let mut failed = None;
@@ -280,7 +283,7 @@ pub(super) fn request(server: &str, call: &HttpCall<'_>) -> Result<http::Request
 }
 
 /// Sends a request to one server, and reads the whole answer.
-fn ask(agent: &Agent, server: &str, call: &HttpCall<'_>, limit: Duration) -> Result<HttpAnswer, Error> {
+fn ask<'a>(agent: &Agent, server: &'a str, call: &HttpCall<'_>, limit: Duration) -> Result<HttpAnswer<'a>, Error> {
     // One limit for all steps, from the look-up of the name to the end of the body. A connect that was given up has certainly sent nothing.
     let request = agent.configure_request(request(server, call)?);
     let connect = limit.mul_f64(0.9).min(CONNECTING);
@@ -294,7 +297,7 @@ fn ask(agent: &Agent, server: &str, call: &HttpCall<'_>, limit: Duration) -> Res
     let body = response.body_mut().with_config().limit(LONGEST_ANSWER);
     let body = if call.is_stream { lines(body.reader()) } else { body.read_to_string() };
     // Without its body the answer counts as not read, whatever its status.
-    Ok(HttpAnswer { status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
+    Ok(HttpAnswer { server, status, index, is_of_consul, is_filtered, body: body.map_err(|e| failure(server, e))? })
 }
 
 /// Reads the lines of a stream until it ends or breaks. Each whole line is an answer of its own.

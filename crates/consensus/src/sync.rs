@@ -9,7 +9,6 @@
 //! | `consensus/src/consul/client` `is_on_agents` | whether a session had to be created on the node of an agent or server | the thread that created the first one, and warns | the end of a session after a request without an answer, and each move of holds | it only rises; requests share no mutex |
 //! | `consensus/src/consul/client` `sees_without_token` | whether requests without a token are known to see entries | the thread that has asked for one entry | each look without a token | it only rises; at worst the question is asked twice |
 //! | `consensus/src/consul/client` `is_placed` | whether Consul has accepted the namespace and partition | the thread that has asked | each request | it only rises; at worst the question is asked twice |
-//! | `consensus/src/etcd/client` `term` | the highest term in any answer of etcd | each answer | `renew` | only rises |
 
 #[cfg(not(test))]
 pub(crate) use parking_lot::Mutex;

@@ -155,7 +155,7 @@ impl ConsulClient {
     }
 
     /// Reads an answer. An answer that only Consul can give proves that the URL leads to Consul.
-    fn read(&self, answer: &HttpAnswer) -> Result<Option<ConsulReply>, Error> {
+    fn read(&self, answer: &HttpAnswer<'_>) -> Result<Option<ConsulReply>, Error> {
         if !answer.is_of_consul && !is_error_of_consul(answer.status, &answer.body) {
             return Err(answer.foreign(API));
         }

@@ -9,6 +9,7 @@
 //! | answer | result |
 //! |---|---|
 //! | 200 with a header | what was asked for; its term may be the highest so far |
+//! | anything of a server of another cluster | an error that names both: see `cluster.rs` |
 //! | "lease not found" | the session has ended: an outcome, not an error |
 //! | "invalid auth token", "user name is empty" | the call is sent again with a new token |
 //! | "authentication is not enabled" | anybody may do anything: the call is sent again without a token |
@@ -25,13 +26,13 @@
 //! once: the URL may lead to a web server, or to an etcd without its gateway. Waiting would not help.
 
 use super::classify::{EtcdFailure, classify, error_in};
+use super::cluster::Cluster;
 use super::encode;
 use crate::deadline::Deadline;
 use crate::http::{Http, HttpAnswer, HttpCall, failure};
 use crate::json::{number, parse, to_base64};
 use crate::stream::Stream;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
 use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::fmt;
@@ -43,8 +44,7 @@ pub(super) struct EtcdClient {
     pub(super) http: Http,
     pub(super) login: Option<Login>,
     token: Mutex<Option<String>>,
-    /// The highest term of the servers' log in any answer: each election begins one.
-    pub(super) term: AtomicU64,
+    pub(super) cluster: Mutex<Cluster>,
 }
 
 /// A user and the password.
@@ -67,7 +67,7 @@ enum EtcdReply {
 impl EtcdClient {
     /// Keeps the login. Logs in with the first request.
     pub(super) fn new(http: Http, login: Option<Login>) -> Self {
-        Self { http, login, token: Mutex::new(None), term: AtomicU64::new(0) }
+        Self { http, login, token: Mutex::new(None), cluster: Mutex::default() }
     }
 
     /// Sends a request. A login that has expired is renewed once. `None` if a lease that it names has ended.
@@ -81,12 +81,7 @@ impl EtcdClient {
         for _ in 0..2 {
             let token = self.token(deadline)?;
             match self.send(path, body, token.as_deref(), is_repeatable, deadline)? {
-                EtcdReply::Value(value) => {
-                    if let Some(term) = encode::term(&value) {
-                        self.term.fetch_max(term, Ordering::SeqCst);
-                    }
-                    return Ok(Some(value));
-                }
+                EtcdReply::Value(value) => return Ok(Some(value)),
                 EtcdReply::NoLease => return Ok(None),
                 EtcdReply::Token | EtcdReply::NoUsers => *self.token.lock() = None,
             }
@@ -137,8 +132,8 @@ impl EtcdClient {
         if let Some(error) = answer.get("error") {
             return Err(Error::backend(BackendFailure::Unknown, format!("etcd did not renew a lease: {error}")));
         }
-        // A leader that has been replaced and does not know it yet renews in vain (etcd's issue 15247). `term` shows others.
-        if encode::term(answer).is_some_and(|term| term < self.term.load(Ordering::SeqCst)) {
+        // A leader that has been replaced and does not know it yet renews in vain (etcd's issue 15247). The terms of other answers show it.
+        if encode::term(answer).is_some_and(|term| self.cluster.lock().is_past(term)) {
             let message = "a server of etcd renewed a lease that does not lead any more";
             return Err(Error::backend(BackendFailure::Unknown, message));
         }
@@ -204,7 +199,8 @@ impl EtcdClient {
             return Ok(stream);
         }
         let body = stream.body.read_to_string().map_err(|e| failure(&stream.server, e))?;
-        let answer = HttpAnswer { status: stream.status, index: None, is_of_consul: false, is_filtered: false, body };
+        let Stream { server, status, .. } = &stream;
+        let answer = HttpAnswer { server, status: *status, index: None, is_of_consul: false, is_filtered: false, body };
         match self.read(&answer)? {
             EtcdReply::Token | EtcdReply::NoUsers => {
                 *self.token.lock() = None;
@@ -215,7 +211,7 @@ impl EtcdClient {
     }
 
     /// Reads an answer. The refusal of a certificate comes first: it has no body of JSON, and a gateway that refuses so is etcd's.
-    fn read(&self, answer: &HttpAnswer) -> Result<EtcdReply, Error> {
+    fn read(&self, answer: &HttpAnswer<'_>) -> Result<EtcdReply, Error> {
         if answer.status == 400 && answer.body.contains(COMMON_NAME) {
             let message = "etcd's JSON gateway refuses a client certificate that has a common name while users are enabled: take one without, or log \
                            in with user:password@ and no client certificate";
@@ -224,6 +220,7 @@ impl EtcdClient {
         let body = parse(&answer.body, "etcd").ok().or_else(|| stream(&answer.body));
         let body = body.filter(|body| is_of_etcd(answer.status, body.get(0).unwrap_or(body)));
         let body = body.ok_or_else(|| answer.foreign(GATEWAY))?;
+        self.cluster.lock().take_in(&body, answer.server, &self.http.servers)?;
         self.http.prove();
         if answer.status == 200 {
             return Ok(EtcdReply::Value(body));

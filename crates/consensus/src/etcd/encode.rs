@@ -122,8 +122,17 @@ pub(super) fn term(answer: &Value) -> Option<u64> {
     if let Some(answers) = answer.as_array() {
         return answers.iter().filter_map(term).max();
     }
-    let header = |value: &Value| number(value.get("header")?.get("raft_term")?);
-    header(answer).or_else(|| header(answer.get("result")?))
+    number(header(answer)?.get("raft_term")?)
+}
+
+/// Returns the name of the cluster that answered. An error has none.
+pub(super) fn cluster(answer: &Value) -> Option<u64> {
+    number(header(answer.get(0).unwrap_or(answer))?.get("cluster_id")?)
+}
+
+/// Returns the header of an answer, or of one document of a stream.
+fn header(answer: &Value) -> Option<&Value> {
+    answer.get("header").or_else(|| answer.get("result")?.get("header"))
 }
 
 /// Returns the revision of the store at which it answered.

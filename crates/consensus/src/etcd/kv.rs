@@ -20,7 +20,6 @@ use super::encode;
 use super::watch::Watch;
 use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
-use crate::sync::atomic::Ordering;
 use crate::timing::etcd::{SHORTEST, TICK};
 use redis_dlock::Error;
 use redis_dlock::port::{Claim, StoreLimits};
@@ -62,7 +61,7 @@ impl Kv for Arc<EtcdClient> {
 
     /// The highest term in any answer. If two looks show the same term, the leader of that term has made a renewal between them.
     fn term(&self) -> u64 {
-        self.term.load(Ordering::SeqCst)
+        self.cluster.lock().term()
     }
 
     fn renew(&self, session: &str, deadline: Deadline) -> Result<bool, Error> {

@@ -28,7 +28,7 @@ pub struct EtcdLockProcessor {
 impl EtcdLockProcessor {
     /// Makes a store on the servers of a URL: `etcd://[user:password@]host[:2379][,host[:2379]…][/prefix]`, or `etcd+https://…` with the
     /// feature `tls`. The prefix is `dlock` unless the URL names another. All servers are of one cluster; the next one is asked if one does not
-    /// answer. What is no letter or digit in a user or password is written as `%XX`.
+    /// answer, or answers for another cluster. What is no letter or digit in a user or password is written as `%XX`.
     ///
     /// It connects with the first request, and does not block, but to read the platform's root certificates.
     ///

@@ -6,6 +6,7 @@
 //! | line | effect |
 //! |---|---|
 //! | `created` | the watch has begun; the next stream would begin at this revision |
+//! | `created`, of another cluster, or at a revision before the last change that was told | the end of the inbox: the servers know nothing of what comes after that change |
 //! | `events` | a message for each `PUT`; deletions are none |
 //! | `canceled` | the end of the inbox: a right that was taken away, a token that is not accepted any more, changes that were compacted |
 //! | no line, the stream's time is over | the next stream |
@@ -66,6 +67,7 @@ impl Watch {
     /// Reads the first line, and returns the revision at which the watch began.
     fn created(&mut self) -> Result<u64, Error> {
         let line = self.line()?.ok_or_else(|| odd("the watch"))?;
+        self.client.cluster.lock().take_in(&line, &self.server, &self.client.http.servers)?;
         let result = line.get("result").ok_or_else(|| odd("the watch"))?;
         refuse_cancelled(result)?;
         if result.get("created").and_then(Value::as_bool) != Some(true) {
@@ -101,7 +103,7 @@ impl Watch {
             None => return Err(ended()),
         }
         (self.lines, self.server) = (lines, server);
-        self.created().map(drop)
+        if self.created()? < self.told { Err(ended()) } else { Ok(()) }
     }
 }
 

@@ -1,14 +1,13 @@
 //! URLs that lead to something else: the first call says so, also `lock()`, which waits for a server that was there once.
 
-use crate::consensus::{ConsensusStore, Consul, Etcd};
+use crate::consensus::{ConsensusStore, Consul, Etcd, Quorum};
 use crate::support::crew::{eventually, spawn, wait_by};
 use parking_lot::Mutex;
-use redis_dlock::port::Operations;
+use redis_dlock::port::{AcquireOutcome, Claim, ExtendOutcome, Operations, ProbeOutcome};
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -67,18 +66,18 @@ struct Front {
 
 #[derive(Default)]
 struct Shared {
-    passes_on: AtomicBool,
+    behind: Mutex<Option<String>>,
     passed_on: Mutex<Vec<TcpStream>>,
 }
 
 impl Front {
-    fn start(answer: &'static str, behind: Option<String>) -> Self {
+    fn start(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, shared) = (listener.local_addr().unwrap().to_string(), Arc::new(Shared::default()));
         let told = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                let server = behind.as_deref().filter(|_| told.passes_on.load(Ordering::SeqCst));
+                let server = told.behind.lock().clone();
                 match server.and_then(|server| TcpStream::connect(server).ok()) {
                     Some(server) => told.pass_on(client, server),
                     None => drop(thread::spawn(move || answer_once(client, answer))),
@@ -88,9 +87,9 @@ impl Front {
         Self { address, shared }
     }
 
-    /// From now on it passes connections on, or answers by itself.
-    fn pass_on(&self, passes_on: bool) {
-        self.shared.passes_on.store(passes_on, Ordering::SeqCst);
+    /// From now on it passes connections on to this server, or answers by itself.
+    fn pass_on(&self, to: Option<&str>) {
+        *self.shared.behind.lock() = to.map(str::to_owned);
         for stream in self.shared.passed_on.lock().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
@@ -123,7 +122,7 @@ const AWAY: &str = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection:
 
 fn a_web_server_is_told_to_be_none_of_the_store<V: ConsensusStore>() {
     for answer in [NOT_FOUND, PAGE, JSON, AWAY] {
-        let front = Front::start(answer, None);
+        let front = Front::start(answer);
         assert_says::<V>(&url::<V>(&front.address), hint::<V>());
     }
 }
@@ -132,7 +131,6 @@ fn a_web_server_is_told_to_be_none_of_the_store<V: ConsensusStore>() {
 mod beside_etcd {
     mod consul {
         use super::super::*;
-        use crate::consensus::Quorum;
 
         #[test]
         fn the_server_of_another_store_is_told_to_be_none() {
@@ -184,18 +182,55 @@ fn a_limit_is_one_for_the_whole_of_a_request<V: ConsensusStore>() {
 /// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
 fn a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered<V: ConsensusStore>() {
     let server = V::start(1);
-    let front = Front::start(AWAY, Some(server.address().to_owned()));
+    let front = Front::start(AWAY);
     let url = url::<V>(&front.address);
     assert_says::<V>(&url, hint::<V>());
 
-    front.pass_on(true);
+    front.pass_on(Some(server.address()));
     let lock = lock::<V>(&url);
     lock.lock().unwrap().unlock().unwrap();
-    front.pass_on(false);
+    front.pass_on(None);
     eventually("the proxy answers", || {
         matches!(lock.is_locked(), Err(Error::Backend { failure: BackendFailure::Unknown, .. }))
     });
     let waits = wait_by(&lock, move |lock| lock.lock().unwrap().unlock().unwrap());
-    front.pass_on(true);
+    front.pass_on(Some(server.address()));
     waits.join();
+}
+
+/// A server of another cluster in the URL counts as one that is away. When all servers are of that cluster, they were set up anew, and the client goes on
+/// there. The terms of their log begin anew, too.
+///
+/// Shows: G1, S1.
+#[test]
+fn etcd_servers_of_another_cluster_count_only_if_all_are_of_it() {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let (mut cluster, other) = (Etcd::start(1), Etcd::start(1));
+    // So that its term is higher than that of the other one.
+    cluster.servers()[0].kill();
+    cluster.servers()[0].restart();
+    let fronts = [Front::start(AWAY), Front::start(AWAY)];
+    fronts.iter().for_each(|front| front.pass_on(Some(cluster.address())));
+    let url = format!("etcd://{},{}", fronts[0].address, fronts[1].address);
+    let [first, second] = [(); 2].map(|()| Etcd::processor(&url));
+    let claim = |key, locker| Claim::new(key, "h-1-ff", locker, Etcd::LONG_LEASE);
+    let (held, free) = (claim("held", "h-1-ff-1"), claim("free", "h-1-ff-2"));
+    assert!(matches!(first.acquire(&held, LIMIT), Ok(AcquireOutcome::Acquired(_))));
+    assert_eq!(second.inspect("held", LIMIT).unwrap().holder.as_deref(), Some("h-1-ff-1"));
+
+    fronts[0].pass_on(Some(other.address()));
+    assert!(matches!(first.extend(&held, LIMIT), Ok(ExtendOutcome::Extended(_))), "the other server goes on");
+    fronts[1].pass_on(None);
+    for processor in [&first, &second] {
+        let other = claim("held", "h-1-ff-3");
+        eventually("the server that is away is not asked first", || {
+            let error = processor.acquire(&other, LIMIT).expect_err("the cluster of the lock is away").to_string();
+            error.contains(&fronts[0].address) && error.contains("name the servers of one cluster")
+        });
+    }
+
+    fronts[1].pass_on(Some(other.address()));
+    assert!(matches!(first.probe(&held, LIMIT), Ok(ProbeOutcome::NotOurs(_))));
+    assert!(matches!(first.acquire(&free, LIMIT), Ok(AcquireOutcome::Acquired(_))));
+    assert!(matches!(first.extend(&free, LIMIT), Ok(ExtendOutcome::Extended(_))));
 }
