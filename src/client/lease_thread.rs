@@ -242,7 +242,8 @@ fn take_in_reply(
             let pause = if is_at_once { Duration::ZERO } else { timing::renewal_pause(left) };
             parts.renewals.look_at(key, tenure, (from + pause).min(tenure.deadline()));
             // The hold has not begun, so its thread gets the error.
-            let level = if tenure.counts(&parts.core.limits) { log::Level::Warn } else { log::Level::Debug };
+            let warns = tenure.counts(&parts.core.limits) && !std::mem::replace(&mut tenure.lease.is_failing, true);
+            let level = if warns { log::Level::Warn } else { log::Level::Debug };
             drop(state);
             let why = other.map_or_else(|error| error, |outcome| outcome.misplaced());
             log::log!(level, LEASE, "lock {:?}: lease renewal failed, {left:?} left: {why}", key.name);

@@ -334,6 +334,8 @@ pub(crate) struct Lease {
     next_check: Moment,
     /// Whether a reply of the store has said that the key is ours. A tenure that begins with a message has no such reply at first.
     pub(crate) is_answered: bool,
+    /// Whether the log has a warning of a failed extension or probe since the last one that succeeded.
+    pub(crate) is_failing: bool,
 }
 
 impl Lease {
@@ -354,6 +356,7 @@ impl Lease {
             is_told_again: false,
             next_check: counts_from,
             is_answered: true,
+            is_failing: false,
         }
     }
 
@@ -406,6 +409,7 @@ impl Lease {
 
     /// Notes that the key contained our locker when a request sent at `sent_at` was answered.
     pub(crate) fn checked(&mut self, sent_at: Moment) {
+        self.is_failing = false;
         self.probe_at = self.probe_at.max(sent_at + self.probe_pause);
         if self.doubted_at <= sent_at {
             self.doubted_at = Moment::NEVER;

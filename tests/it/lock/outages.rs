@@ -17,7 +17,15 @@ on_both_stores!(
     a_release_without_an_answer_is_repeated,
     a_release_that_is_not_confirmed_keeps_the_result_of_the_work,
     the_log_names_what_is_on_the_clean_up_list,
+    the_log_has_one_warning_of_renewals_that_fail_in_a_row,
 );
+
+/// One journal for all tests, so targets that no other test has.
+fn logged(what: &str) -> String {
+    static LOGGED: AtomicU32 = AtomicU32::new(0);
+    journal::keep();
+    format!("{what}-{}", LOGGED.fetch_add(1, Ordering::Relaxed))
+}
 
 /// Shows: L2, L3.
 fn lock_waits_an_outage_out(lab: &Lab) {
@@ -108,14 +116,8 @@ fn an_acquire_without_an_answer_is_asked_about_again(lab: &Lab) {
 
 /// Shows: G11, S12.
 fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
-    journal::keep();
-    // One journal for all tests, so keys that no other test has.
-    static LOGGED: AtomicU32 = AtomicU32::new(0);
     let (generator, watch) = lab.watched_generator();
-    let lock = |what: &str| {
-        let target = format!("{what}-{}", LOGGED.fetch_add(1, Ordering::Relaxed));
-        generator.generate_with(config(&target, 30_000)).unwrap()
-    };
+    let lock = |what: &str| generator.generate_with(config(&logged(what), 30_000)).unwrap();
     let is_named = |lock: &DistributedReentrantLock, locker: &str, why: &str| {
         let notes = journal::notes(lock.key());
         let named = format!("lock {:?}: locker {locker:?} goes on the clean-up list ({why})", lock.key());
@@ -141,6 +143,23 @@ fn the_log_names_what_is_on_the_clean_up_list(lab: &Lab) {
     let warnings = journal::warnings(unfinished.key());
     assert!(warnings.iter().any(|line| line.contains("failed, retrying in background")), "{warnings:?}");
     lab.time.until("both are cleaned up", || lab.leftovers().is_empty());
+}
+
+fn the_log_has_one_warning_of_renewals_that_fail_in_a_row(lab: &Lab) {
+    let (lock, watch) = lab.watched_lock(config(&logged("unrenewed"), 4000));
+    let guard = lock.lock().unwrap();
+    for rows in 1..=2 {
+        let before = watch.count();
+        watch.fail(BackendFailure::NotExecuted);
+        lab.time.until("some fail", || watch.count() >= before + 3);
+        watch.heal();
+        let before = watch.count();
+        lab.time.until("the next two are answered", || watch.count() >= before + 2);
+        let warnings = journal::warnings(lock.key());
+        let failed = warnings.iter().filter(|line| line.contains("lease renewal failed"));
+        assert_eq!(failed.count(), rows, "{warnings:?}");
+    }
+    guard.unlock().unwrap();
 }
 
 /// Shows: G11, L2.

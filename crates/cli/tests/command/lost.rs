@@ -62,7 +62,7 @@ fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease<S
     }
 }
 
-/// As the library logs it, once for each attempt. Whoever reads it in time can mend the server before the loss.
+/// As the library logs it, for the first attempt. Whoever reads it in time can mend the server before the loss.
 #[test]
 fn a_lease_that_is_not_renewed_is_told_before_it_is_lost() {
     let mut kit = Kit::new();
