@@ -43,7 +43,7 @@ pub(super) enum Check {
     Free { path: String },
     /// The entry has not changed since this index.
     Unchanged { path: String, index: u64 },
-    /// There is no entry with this prefix. A store that cannot check this executes the transaction, and its answer has the entries.
+    /// No session holds an entry with this prefix. A store that cannot check this executes the transaction, and its answer has the entries.
     Nothing { prefix: String },
 }
 

@@ -64,7 +64,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`Error::Conflict`] if the lock's entry is of another kind, or one of the queue.
+    /// [`Error::Conflict`] if the lock's entry is of another kind.
     pub(super) fn read(entries: Vec<Entry>, key: &str, names: &Names) -> Result<Self, Error> {
         let (lock, queue) = (names.lock(key), names.waiters(key));
         let (mut holder, mut idle) = (None, None);
@@ -82,13 +82,8 @@ impl Snapshot {
                     idle = Some(entry.changed);
                 }
             } else if entry.path.starts_with(&queue) {
-                let Some(session) = entry.session else {
-                    // Nobody of ours writes one. etcd takes it for somebody who waits for ever.
-                    if entry.is_held {
-                        return Err(Error::conflict(key, format!("the entry {:?} is no waiter", entry.path)));
-                    }
-                    continue;
-                };
+                // Without a session it is no waiter: another program has written it, or has written over the entry of a waiter.
+                let Some(session) = entry.session else { continue };
                 let party = Party::read(&entry.value, Some(&session));
                 let waiter = WaitingEntry { party, path: entry.path, session, value: entry.value };
                 waiters.push((entry.created, waiter));

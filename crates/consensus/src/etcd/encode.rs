@@ -8,7 +8,7 @@
 //! | this session holds it | its lease is this one |
 //! | nobody has written it | it was created at revision 0 |
 //! | it has not changed | its last change has this revision |
-//! | nobody waits | each entry with the prefix was created at revision 0: there is none |
+//! | nobody waits | each entry with the prefix has no lease: there is none, or only those of other programs |
 //!
 //! A transaction that only reads is no entry of the log. The server asks a majority once, for all of its reads, whether it is up to date.
 //!
@@ -58,8 +58,8 @@ fn end_of(prefix: &str) -> Vec<u8> {
     end
 }
 
-/// An entry that is not there compares as one that was created at revision 0. With `range_end`, the comparison must hold for each entry of the
-/// range; of an empty range it always does.
+/// An entry that is not there compares as one that was created at revision 0 and has no lease. With `range_end`, the comparison must hold for each
+/// entry of the range; of an empty range it always does.
 fn compare(check: &Check) -> Value {
     match check {
         Check::HeldBy { path, session } => {
@@ -73,7 +73,7 @@ fn compare(check: &Check) -> Value {
         }
         Check::Nothing { prefix } => json!({
             "key": to_base64(prefix), "range_end": to_base64(end_of(prefix)),
-            "target": "CREATE", "result": "EQUAL", "create_revision": "0",
+            "target": "LEASE", "result": "EQUAL", "lease": "0",
         }),
     }
 }
@@ -140,10 +140,14 @@ pub(super) fn revision(answer: &Value) -> Option<u64> {
     number(answer.get("header")?.get("revision")?)
 }
 
-/// Reads the entries of a range.
+/// Reads the entries of a range. An entry whose path is no text is left out: another program has written it.
 pub(super) fn entries(range: &Value) -> Option<Vec<Entry>> {
     let kvs = range.get("kvs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    kvs.iter().map(entry).collect()
+    let is_text = |kv: &&Value| {
+        let path = kv.get("key").and_then(Value::as_str).and_then(from_base64);
+        path.is_none_or(|path| std::str::from_utf8(&path).is_ok())
+    };
+    kvs.iter().filter(is_text).map(entry).collect()
 }
 
 /// Reads the entries of a page, and the path of its last entry if there are more. An entry that cannot be read is left out: another program has

@@ -3,7 +3,7 @@
 use crate::consensus::{ConsensusStore, Consul, Etcd, LOCAL, Look, Quorum};
 use crate::support::crew::{eventually, spawn};
 use crate::support::process::Killed;
-use redis_dlock::port::{Claim, Note, Operations};
+use redis_dlock::port::{AcquireOutcome, Claim, ExtendOutcome, Note, Operations, ProbeOutcome, ReleaseOutcome};
 use redis_dlock::{CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -51,15 +51,31 @@ fn consul_has_a_lock_whose_name_is_an_error_of_its_own() {
     lock.try_lock().unwrap().expect("it is free").unlock().unwrap();
 }
 
+/// Such an entry has no lease, so it would wait for ever.
+///
+/// Shows: G3, L1.
 #[test]
-fn etcd_has_an_entry_in_a_queue_that_waits_for_ever() {
+fn etcd_has_entries_in_a_queue_that_are_no_waiters() {
     let servers = Etcd::start(1);
-    let lock = lock(&servers);
-    let path = format!("team/{}/.wait/x", lock.key());
-    servers.hold(&path, "mine", None);
-    is_refused(&lock, &path);
-    servers.delete(&path);
-    lock.lock().unwrap().unlock().unwrap();
+    let (first, second) = (lock(&servers), lock(&servers));
+    let queue = format!("team/{}/.wait/", first.key());
+    servers.hold(&format!("{queue}!"), "mine", None);
+    servers.put_bytes(&[queue.as_bytes(), b"\xff"].concat());
+    let processor = Etcd::processor(&servers.url("team"));
+    let [claim, next] = ["h-1-ff-1", "h-1-ff-2"].map(|locker| Claim::new(first.key(), "h-1-ff", locker, LEASE));
+    assert!(matches!(processor.acquire(&claim, LEASE), Ok(AcquireOutcome::Acquired(_))));
+    assert!(matches!(processor.extend(&claim, LEASE), Ok(ExtendOutcome::Extended(_))));
+    assert!(matches!(processor.probe(&claim, LEASE), Ok(ProbeOutcome::Ours)));
+    assert!(matches!(processor.hand_over(&claim, &next, LEASE), Ok(ReleaseOutcome::Passed(_))));
+    processor.release(&next, LEASE).unwrap();
+
+    let guard = first.lock().unwrap();
+    let waiter = spawn(move || second.lock().unwrap().unlock().unwrap());
+    eventually("it waits", || first.inspect().unwrap().waiting == 1);
+    guard.unlock().unwrap();
+    waiter.join();
+    let look = servers.look_at(&format!("{queue}!"))();
+    assert!(matches!(look, Some(Look::Held { .. })), "it is left alone");
 }
 
 /// Whoever may write to an inbox knows the locker. It is not given up, and with it the session that holds the lock.

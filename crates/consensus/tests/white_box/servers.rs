@@ -329,7 +329,10 @@ impl State {
             }
             Check::Free { path } => !self.entries.contains_key(path),
             Check::Unchanged { path, index } => self.entries.get(path).is_some_and(|entry| entry.changed == *index),
-            Check::Nothing { prefix } => is_blind || !self.entries.keys().any(|path| path.starts_with(prefix)),
+            Check::Nothing { prefix } => {
+                let waits = |entry: &Entry| entry.session.is_some() && entry.path.starts_with(prefix);
+                is_blind || !self.entries.values().any(waits)
+            }
         }
     }
 
