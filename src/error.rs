@@ -49,10 +49,7 @@ pub enum Error {
 
     /// The key exists with a value of a type that no lock ever writes. Nothing was written.
     #[non_exhaustive]
-    #[error(
-        "lock {key:?} needs a key that is in use by something else: {}; remove that key, or choose another lock type or target",
-        OneLine(message)
-    )]
+    #[error("lock {key:?} needs a key that is in use by something else: {}; {}", OneLine(message), what_frees(message))]
     Conflict {
         /// The lock's unique key.
         key: String,
@@ -131,8 +128,19 @@ fn what_helps(words: &str) -> &'static str {
         "the server wants a login: put the user name and the password into the URL"
     } else if UNKNOWN.iter().any(|said| words.contains(said)) {
         "correct the user name and the password or token, or make that user on the server"
+    } else if words.contains("no header may have") {
+        "write the token as the server has issued it: without a line break or another control character"
     } else {
         "give the user the rights listed in the manual, page \"operations\", section \"ACL rules\", or for etcd and Consul in the documentation of dlock-consensus"
+    }
+}
+
+/// Returns what to do about a key that is in use. Locks of other types and targets need the same fence.
+fn what_frees(words: &str) -> &'static str {
+    if words.starts_with("fence") {
+        "remove that key: other locks need it, too, and the next lock makes it anew"
+    } else {
+        "remove that key, or choose another lock type or target"
     }
 }
 

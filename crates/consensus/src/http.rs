@@ -273,7 +273,7 @@ pub(super) fn request(server: &str, call: &HttpCall<'_>) -> Result<http::Request
     }
     if let Some((name, secret)) = call.secret {
         let mut secret = http::HeaderValue::from_str(secret)
-            .map_err(|_| Error::denied("the password or token contains characters that no header may contain"))?;
+            .map_err(|_| Error::denied("the token has characters that no header may have"))?;
         secret.set_sensitive(true);
         request = request.header(name, secret);
     }
@@ -383,6 +383,18 @@ mod tests {
                 0 => Err(ErrorKind::TimedOut.into()),
                 count => Ok(count),
             }
+        }
+    }
+
+    /// A file with a token often ends with a line break.
+    #[test]
+    fn a_token_that_no_header_may_have_is_told_and_not_shown() {
+        for token in ["sesame\n", "\u{7f}sesame"] {
+            let secret = Some(("x-consul-token", token));
+            let (method, path) = (http::Method::GET, "/v1/kv/");
+            let call = HttpCall { method, path, body: "", secret, is_repeatable: true, is_stream: false };
+            let told = request("http://h", &call).expect_err("no such header").to_string();
+            assert!(told.contains("without a line break") && !told.contains("ses"), "{told}");
         }
     }
 

@@ -94,9 +94,18 @@ fn foreign_types_are_named_and_nothing_is_written() {
     };
     let conflict = |result: Result<Outcome, Error>, word: &str, before: &[(Vec<u8>, Vec<u8>)]| {
         match result {
-            Err(Error::Conflict { key, message, .. }) => {
-                assert_eq!(key, KEY);
-                assert!(message.starts_with(word), "{message}");
+            Err(error @ Error::Conflict { .. }) => {
+                let told = error.to_string();
+                assert!(
+                    told.starts_with(&format!("lock {KEY:?} needs")) && told.contains(&format!(" else: {word}")),
+                    "{told}"
+                );
+                // Another lock would need the same fence.
+                assert_eq!(
+                    told.contains("or choose another lock type or target"),
+                    !word.starts_with("fence"),
+                    "{told}"
+                );
             }
             other => panic!("{word}: {other:?}"),
         }
