@@ -93,7 +93,7 @@ impl DistributedReentrantLock {
 
     /// Tries once to acquire the lock. Does not wait for a holder, and does not overtake threads of this process that already wait.
     /// Returns `None` if the lock is held, or [kept after a hold](crate::Holder::delayed_release), or if another thread of this process is about to
-    /// get it.
+    /// get it. It also returns `None` while this client is giving the lock back, such as at the end of a linger or after a task has ended its hold.
     ///
     /// Blocks for one round trip to the store, sometimes two, or for some more after a lost reply. If the lock may
     /// [linger](crate::DLockConfig::with_linger) elsewhere, the call asks again for up to 5 ms, or five round trips if they take longer. A
