@@ -15,6 +15,9 @@
 //! too, so an error for ever would protect nothing. Its holds are lost unless the restored servers have their entries. While one server of the URL has
 //! not shown the new name, nobody knows whether the earlier cluster still runs, and the client does not go on.
 //!
+//! An error of a server that has shown no name may be one of another cluster. So "lease not found" ends a session only if a renewal, whose answer has a
+//! name, does not find the lease either.
+//!
 //! The outcome of a request to another cluster is unknown: if the servers have been restored, that cluster is the client's own from a later answer on.
 
 use super::encode;
@@ -38,7 +41,10 @@ impl Cluster {
     /// Takes in an answer of one of these servers. Fails if it does not count.
     pub(super) fn take_in(&mut self, answer: &Value, server: &str, servers: &[String]) -> Result<(), Error> {
         if let Some(name) = encode::cluster(answer) {
-            self.shown.insert(server.to_owned(), name);
+            match self.shown.get_mut(server) {
+                Some(shown) => *shown = name,
+                None => drop(self.shown.insert(server.to_owned(), name)),
+            }
         }
         let Some(name) = self.shown.get(server).copied() else { return Ok(()) };
         let used = *self.name.get_or_insert(name);

@@ -59,7 +59,7 @@ fn end_of(prefix: &str) -> Vec<u8> {
 }
 
 /// An entry that is not there compares as one that was created at revision 0 and has no lease. With `range_end`, the comparison must hold for each
-/// entry of the range; of an empty range it always does.
+/// entry of the range. An empty range compares as one entry that is not there.
 fn compare(check: &Check) -> Value {
     match check {
         Check::HeldBy { path, session } => {

@@ -80,8 +80,13 @@ impl Kv for Arc<EtcdClient> {
 
     /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that does
     /// not exist any more has ended earlier.
+    ///
+    /// A server of another cluster does not know the lease, either, and an error does not say of which cluster it is. The answer to a renewal does. So a
+    /// lease has ended only if a renewal does not find it.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
-        self.call("/v3/lease/revoke", &json!({ "ID": session }), true, deadline).map(drop)
+        let body = json!({ "ID": session });
+        while self.call("/v3/lease/revoke", &body, true, deadline)?.is_none() && self.renew_one(session, deadline)? {}
+        Ok(())
     }
 
     /// A transaction is executed whole or not at all. It fails as a whole when a lease that it names has ended.

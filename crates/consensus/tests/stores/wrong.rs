@@ -234,3 +234,24 @@ fn etcd_servers_of_another_cluster_count_only_if_all_are_of_it() {
     assert!(matches!(first.acquire(&free, LIMIT), Ok(AcquireOutcome::Acquired(_))));
     assert!(matches!(first.extend(&free, LIMIT), Ok(ExtendOutcome::Extended(_))));
 }
+
+/// A server of another cluster does not know the session of a release that had no answer. Its error does not say of which cluster it is, and the
+/// session goes on in its own one.
+///
+/// Shows: G1, L1.
+#[test]
+fn etcd_servers_of_another_cluster_end_no_session() {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let (cluster, other) = (Etcd::start(1), Etcd::start(1));
+    let front = Front::start(AWAY);
+    front.pass_on(Some(cluster.address()));
+    let processor = Etcd::processor(&format!("etcd://{},{}", front.address, other.address()));
+    let claim = Claim::new("held", "h-1-ff", "h-1-ff-1", Etcd::LONG_LEASE);
+    assert!(matches!(processor.acquire(&claim, LIMIT), Ok(AcquireOutcome::Acquired(_))));
+
+    front.pass_on(None);
+    assert!(processor.release(&claim, LIMIT).is_err(), "another server is asked first from now on");
+    front.pass_on(Some(cluster.address()));
+    processor.settle(&claim, LIMIT).unwrap();
+    assert_eq!(processor.inspect("held", LIMIT).unwrap().holder, None);
+}
