@@ -21,8 +21,8 @@ use super::watch::Watch;
 use crate::deadline::Deadline;
 use crate::kv::{Committed, Entry, Kv, Life, Listening, Transaction, limits};
 use crate::timing::etcd::{SHORTEST, TICK};
-use redis_dlock::Error;
 use redis_dlock::port::{Claim, StoreLimits};
+use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,12 +81,16 @@ impl Kv for Arc<EtcdClient> {
     /// The end of a lease is a write: when it is answered, a majority has it, and a transaction that names the lease is refused. A lease that does
     /// not exist any more has ended earlier.
     ///
-    /// A server of another cluster does not know the lease, either, and an error does not say of which cluster it is. The answer to a renewal does. So a
-    /// lease has ended only if a renewal does not find it.
+    /// A server of another cluster does not know the lease, either, and its error does not say of which cluster it is. The answer to a renewal does, and
+    /// comes from the client's own cluster. So a lease has ended if a renewal does not find it either, and otherwise is ended once more.
     fn end_session(&self, session: &str, deadline: Deadline) -> Result<(), Error> {
         let body = json!({ "ID": session });
-        while self.call("/v3/lease/revoke", &body, true, deadline)?.is_none() && self.renew_one(session, deadline)? {}
-        Ok(())
+        let is_found = || Ok::<_, Error>(self.call("/v3/lease/revoke", &body, true, deadline)?.is_some());
+        if is_found()? || !self.renew_one(session, deadline)? || is_found()? {
+            return Ok(());
+        }
+        let message = "one server of etcd renews a lease that another one does not find: name the servers of one cluster in the URL";
+        Err(Error::backend(BackendFailure::Unknown, message))
     }
 
     /// A transaction is executed whole or not at all. It fails as a whole when a lease that it names has ended.
