@@ -833,26 +833,29 @@ fn a_child_that_polls_gets_nothing_of_what_its_parent_was_granted() {
     });
 }
 
-/// One hold was lost to an operator, and the store panics when it is asked for the cause.
+/// One hold was lost to an operator, and the store panics when it is asked for the cause: in a round of the retry thread, or of the one for keys
+/// whose servers keep others waiting.
 /// Shows: L2.
 #[test]
 fn a_panic_of_the_store_loses_no_release_of_a_task() {
-    let scene = Scene::with(|odd| odd.panics_when_asked_for_a_cause = true);
-    let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
-    let [lost, kept] = [&x, &y].map(|lock| awaited(lock.hold_async()).unwrap());
-    let locker = scene.lab.holder(x.key()).unwrap().holder;
-    scene.lab.generator().break_lock("TEST", "x", &locker, "the test wants it so").unwrap();
-    scene.lab.time.until("it is lost", || !lost.is_valid());
-    let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
-    let asks = begun(z.hold_async());
-    asking.wait();
-    // One round carries both out.
-    let (of_lost, of_kept) = (lost.release_async(), kept.release_async());
-    asking.open();
-    assert!(awaited(of_lost).is_err());
-    awaited(of_kept).unwrap();
-    drop(asks);
-    close(scene.generator);
+    for keeps_waiting in [false, true] {
+        let scene = Scene::with(|odd| (odd.panics_when_asked_for_a_cause, odd.keeps_waiting) = (true, keeps_waiting));
+        let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+        let [lost, kept] = [&x, &y].map(|lock| awaited(lock.hold_async()).unwrap());
+        let locker = scene.lab.holder(x.key()).unwrap().holder;
+        scene.lab.generator().break_lock("TEST", "x", &locker, "the test wants it so").unwrap();
+        scene.lab.time.until("it is lost", || !lost.is_valid());
+        let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
+        let asks = begun(z.hold_async());
+        asking.wait();
+        // One round carries both out.
+        let (of_lost, of_kept) = (lost.release_async(), kept.release_async());
+        asking.open();
+        assert!(scene.lab.time.join(spawn(move || block_on(of_lost))).is_err());
+        scene.lab.time.join(spawn(move || block_on(of_kept))).unwrap();
+        drop(asks);
+        close(scene.generator);
+    }
 }
 
 /// It is between two looks at the closing, and those that waited have been sent away.
