@@ -1,9 +1,9 @@
 //! Leases over a bad network: long round trips, and connections that fall silent.
 
-use crate::support::lab::connect;
+use crate::support::lab::{builder, connect};
 use crate::support::stalls::on_a_running_machine;
 use crate::support::{Proxy, RedisServer};
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock, RedisLockProcessor};
 use std::thread;
 use std::time::Duration;
 
@@ -36,11 +36,12 @@ fn a_silent_connection_costs_no_lease_also_when_a_thread_waits_on_it() {
     on_a_running_machine(Duration::from_millis(100), || {
         let server = RedisServer::start();
         let proxy = Proxy::to(server.port(), Duration::ZERO);
-        let generator = connect(&proxy.url());
+        let store = RedisLockProcessor::builder(&proxy.url()).unwrap().io_timeout(Duration::from_secs(3));
+        let generator = builder().build(store.connect().unwrap()).unwrap();
         let (held, other) =
-            (lock(&generator, "held", Duration::from_secs(1)), lock(&generator, "other", Duration::from_secs(60)));
+            (lock(&generator, "held", Duration::from_secs(2)), lock(&generator, "other", Duration::from_secs(60)));
         let guard = held.lock().unwrap();
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(600));
         proxy.silence();
         // It leads on the silent connection, for a command's time-out; renewals must not wait for that.
         thread::scope(|scope| {

@@ -7,8 +7,9 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use redis_dlock::port::{
     AcquireOutcome, ExtendOutcome, LONGEST_KEY, Limit, Operations, Outcome, ProbeOutcome, Request,
 };
-use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
+use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, SystemClock};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 on_each_store!(
@@ -19,15 +20,24 @@ on_each_store!(
     two_hundred_tenures_are_kept_by_few_requests,
 );
 
-/// So long that nobody renews or asks meanwhile.
+/// So long that nobody renews meanwhile.
 const LEASE: Duration = Duration::from_secs(3600);
 
 /// The servers write to their log, too, now and then. The median does not see that.
 const TIMES: usize = 21;
 
 fn lock<V: ConsensusStore>(url: &str, config: impl FnOnce(DLockConfig) -> DLockConfig) -> DistributedReentrantLock {
+    lock_by::<V>(Arc::new(SystemClock), url, config)
+}
+
+fn lock_by<V: ConsensusStore>(
+    clock: Arc<dyn Clock>,
+    url: &str,
+    config: impl FnOnce(DLockConfig) -> DLockConfig,
+) -> DistributedReentrantLock {
     // What a client says of itself, a second after its first lock, is no cost of a lock.
-    let generator = DLockGenerator::builder().client_record(false).build(V::processor(url)).unwrap();
+    let builder = DLockGenerator::builder().client_record(false).clock(clock);
+    let generator = builder.build(V::processor(url)).unwrap();
     generator.generate_with(config(DLockConfig::new("STORES", "x").with_lease(LEASE))).unwrap()
 }
 
@@ -77,7 +87,8 @@ struct Waiter {
 impl Waiter {
     /// Begins, and returns when it waits in the store as one of so many.
     fn begin<V: ConsensusStore>(servers: &V, url: &str, of: u64) -> Self {
-        let lock = lock::<V>(url, |config| config);
+        // Its clock stands still: those who wait ask every five seconds.
+        let lock = lock_by::<V>(Arc::new(ManualClock::new()), url, |config| config);
         let client = lock.clone();
         let ((says, has_it), (tell, told)) = (unbounded(), unbounded());
         let thread = spawn(move || {
