@@ -71,7 +71,8 @@ pub(super) fn classify(status: u16, words: &str) -> ConsulFailure {
         500 if words.contains("Permission denied") || words.contains("ACL not found") => {
             ConsulFailure::Other(Error::denied(words))
         }
-        500 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
+        // 503 is the answer of a leader whose limit of writes is reached (`request_limits`).
+        500 | 503 if BEFORE.iter().any(|text| words.contains(text)) => backend(BackendFailure::NotExecuted),
         // Such as a leader that was replaced while it wrote.
         // A redirection, or a request that was not understood: a server in between, or a Consul that is too old.
         300..=399 | 400 | 404..=407 => backend(BackendFailure::NotExecuted),
@@ -92,8 +93,14 @@ mod tests {
             (500, "Remote DC has no server currently reachable", NotExecuted),
             (500, "rpc error: leadership lost while committing log", Unknown),
             (429, "Your IP is issuing too many concurrent connections", NotExecuted),
-            (500, "rate limit exceeded, try again later", NotExecuted),
+            (429, "rate limit exceeded, try again later or against a different server", NotExecuted),
+            (
+                503,
+                "rate limit exceeded for operation that can only be performed by the leader, try again later",
+                NotExecuted,
+            ),
             (502, "", Unknown),
+            (503, "", Unknown),
             (302, "", NotExecuted),
             (400, "Bad request", NotExecuted),
         ] {
