@@ -22,7 +22,7 @@ use crate::log;
 use crate::sync::atomic::Ordering;
 use crate::timing::TRIES;
 use crate::timing::consul::LONGEST_LOCK_DELAY;
-use redis_dlock::Error;
+use redis_dlock::{BackendFailure, Error};
 use serde_json::{Value, json};
 use std::time::Duration;
 use ureq::http::Method;
@@ -56,7 +56,7 @@ pub(super) fn open_lasting_session(
             Err(error) => return Err(error),
         }
     }
-    Err(odd("a node that was registered"))
+    Err(unregistered("somebody takes it out of the catalog again and again"))
 }
 
 /// Puts the node into the catalog. Several clients may do so at once: they write the same.
@@ -88,8 +88,17 @@ fn open_on_agent(
              created its session dies or leaves, and nobody gets it for a lease after that ({refusal})"
         ));
     }
-    create(client, None, Life { delay, ..life }, name, deadline)?
-        .ok_or_else(|| odd("the node of the agent that was asked"))
+    create(client, None, Life { delay, ..life }, name, deadline)?.ok_or_else(|| {
+        unregistered(&format!(
+            "the token may not register it, and the node of the agent or server that was asked is not in the catalog, either: give the \
+             token the right {RIGHT}"
+        ))
+    })
+}
+
+/// The error for a session that Consul has not created, because its node is missing.
+fn unregistered(why: &str) -> Error {
+    Error::backend(BackendFailure::NotExecuted, format!("Consul has no node {NODE:?} for a session: {why}"))
 }
 
 /// Creates a session. `None` if there is no such node.

@@ -228,6 +228,10 @@ mod consul {
     use crate::consensus::configured::{MANAGER, consul as server, denying};
     use crate::support::journal;
     use dlock_consensus::ConsulLockProcessor;
+    use redis_dlock::BackendFailure;
+
+    /// The node of the server whose users have rights.
+    const SERVER: &str = "server";
 
     #[cfg(feature = "tls")]
     #[test]
@@ -275,12 +279,17 @@ mod consul {
         let refused = lock(&other, "longer", 61).unwrap().try_lock().unwrap_err();
         assert!(matches!(refused, Error::Denied { .. }), "{refused:?}");
         assert!(refused.to_string().contains(RIGHT) && refused.to_string().contains("61s"), "{refused}");
+        // The server registers its own node again, but not at once.
+        ask("catalog/deregister", json!({ "Node": SERVER }));
+        let refused = lock(&other, "server's", 60).unwrap().try_lock().unwrap_err();
+        assert!(matches!(refused, Error::Backend { failure: BackendFailure::NotExecuted, .. }), "{refused:?}");
+        assert!(refused.to_string().contains(RIGHT), "{refused}");
     }
 
     #[test]
     fn tokens_have_the_rights_of_their_policies() {
         let (data, port) = (tempfile::tempdir().unwrap(), free_port());
-        let _server = server(data.path(), &json!({ "acl": denying(), "ports": { "http": port } }));
+        let _server = server(data.path(), &json!({ "acl": denying(), "node_name": SERVER, "ports": { "http": port } }));
         let store = |token: &str| ConsulLockProcessor::new(&format!("consul://{token}127.0.0.1:{port}/team")).unwrap();
         answers(&store(&format!("{MANAGER}@")));
         let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
