@@ -326,7 +326,12 @@ impl ConsensusStore {
     /// nobody would ever give back its hold or its place in the queue.
     pub(super) fn left_open(&self, claim: &Claim<'_>, doubt: Doubt, error: &Error) -> Error {
         self.sessions.doubt(claim.locker, doubt);
-        Error::backend(BackendFailure::Unknown, error.to_string())
+        // The text of the new error says again that the store failed.
+        let words = match error {
+            Error::Backend { message, .. } => message.clone(),
+            other => other.to_string(),
+        };
+        Error::backend(BackendFailure::Unknown, words)
     }
 
     /// Gives a key that this session holds, or that nobody holds, to the first waiter.

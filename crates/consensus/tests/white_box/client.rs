@@ -192,6 +192,9 @@ impl Client {
 
     /// After a failure: it asks again if its request may have been executed, or leaves.
     fn after(&self, claim: &Claim<'_>, error: &Error) -> Next {
+        if error.to_string().matches("the lock store failed").count() > 1 {
+            self.object(format_args!("says twice that the store failed: {error}"));
+        }
         let is_open = matches!(error, Error::Backend { failure: BackendFailure::Unknown, .. });
         if is_open && thread_rng().gen_bool(0.5) { Next::Asks } else { self.end(claim, error) }
     }
