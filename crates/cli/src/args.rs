@@ -234,7 +234,7 @@ pub(crate) struct LockName {
     /// The lock's type, a name for locks of one kind
     #[arg(value_name = "TYPE")]
     pub(crate) lock_type: String,
-    /// What is locked. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
+    /// What is locked. Spaces at its ends do not count. The lock's key on the server is DLOCK_{TYPE}_{TARGET}
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
 }
