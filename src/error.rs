@@ -117,7 +117,7 @@ pub enum Error {
 
     /// The process was forked after the generator was made. The generator's threads and connections, and the locks it held,
     /// belong only to the parent. Nothing was sent.
-    #[error("this process is a fork of the one that made the lock generator: make a new generator after forking")]
+    #[error("this process is a fork of the one that made the lock generator: make the generator after forking")]
     Forked,
 }
 

@@ -19,6 +19,7 @@
 //! | `client/renewals` `doubted_until` | when another server than before answered last | the same thread | each grant | a grant reads it under the mutex of its key, and the keys share no mutex for it |
 //! | `state/owner` `ANY` | how many ended threads left holds | ending threads, the lease thread, under the table's mutex | the lease thread, for each due key | it is mostly zero, and then the table's mutex, which all clients share, is not taken |
 //! | `state/owner` `LAST` | the number of the newest owner | a thread at its first lock, and a thread that takes a `Hold` | the same | one addition; the name is then entered under the table's mutex |
+//! | `state/owner` `FIRST`, `of_child` (`OnceLock`s) | the table of the owners of a process, and that of its forked child | the thread that first needs it | each thread that enters an owner, or looks for one | a mutex of the parent may be locked in the child for ever |
 //! | `state/locker` `tenures` | how many lockers a client has made | each thread that asks | the same | one addition; the keys of a client share no mutex that an asker holds |
 //! | `state/machine` `parked_until` | until when a parked thread sleeps, for a clock that is moved by hand | that thread, under the key's mutex | `ManualClock::next_wake`, under the key's mutex | all threads share the waiter in an `Arc`, and its mutex is the key's |
 //! | `state/machine` `place` | where a waiter stands in its queue | the thread that puts it there, under the key's mutex | the waiter that leaves, under the key's mutex | the same |

@@ -78,8 +78,6 @@ impl Handle {
 
     /// Acquires a hold that belongs to no thread. Returns its number and its token, or `None` when the limit ended first.
     pub(crate) fn acquire_hold(&self, limit: &WaitLimit<'_>) -> Result<Option<(HoldNumber, u64)>, Error> {
-        // This comes before the name is entered: see `HoldNumber`.
-        self.client.core().process.check()?;
         let number = HoldNumber::new(self.settings.holder_name());
         let token = self.acquire_for(number.get(), limit)?;
         Ok(token.map(|token| (number, token)))

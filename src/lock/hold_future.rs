@@ -28,7 +28,7 @@ impl Acquisition {
 
     fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<Option<Hold>, Error>> {
         let handle = &self.lock.handle;
-        // In a forked child, the wait and its hold are the parent's. This comes before the name is entered: see `HoldNumber`.
+        // In a forked child, the wait and its hold are the parent's.
         handle.client.core().process.check()?;
         let new = || HoldNumber::new(handle.settings.holder_name());
         let number = self.number.get_or_insert_with(new).get();

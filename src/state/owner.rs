@@ -12,10 +12,11 @@
 use crate::one_line::OneLine;
 use crate::process::Process;
 use crate::sync::thread_local;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 // Not the model's atomics: these only count, and outlive the model's executions.
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -29,13 +30,42 @@ const OF_A_HOLD: u64 = 1 << 62;
 static LAST: AtomicU64 = AtomicU64::new(NOBODY);
 
 /// How many threads are in the table of ended ones. It is mostly zero, and then nobody has to look.
-// ORDERING: Relaxed. It changes only under the mutex of `BOOKS`. A thread that sees more than zero reads the table under that mutex. The lease thread
+// ORDERING: Relaxed. It changes only under the mutex of the books. A thread that sees more than zero reads the table under that mutex. The lease thread
 // looks again in its next round if it has seen an outdated zero.
 static ANY: AtomicUsize = AtomicUsize::new(0);
 
-static BOOKS: Mutex<Books> =
-    Mutex::new(Books { names: BTreeMap::new(), ended: BTreeMap::new(), gone: BTreeMap::new() });
+/// The books of the first process. They have those of its forked children.
+static FIRST: OnceLock<ProcessBooks> = OnceLock::new();
 
+/// The books of one process. A forked child has its own ones: a thread that it does not have may have held the mutex of its parent's at the fork.
+struct ProcessBooks {
+    process: Process,
+    books: Mutex<Books>,
+    of_child: OnceLock<Box<Self>>,
+}
+
+impl ProcessBooks {
+    fn new(books: Books) -> Self {
+        Self { process: Process::this(), books: Mutex::new(books), of_child: OnceLock::new() }
+    }
+
+    /// Makes the books of a forked child: a copy of these, or empty ones if these were in use at the fork.
+    fn copied(&self) -> Box<Self> {
+        let books = self.books.try_lock().map(|books| books.clone());
+        Box::new(Self::new(books.unwrap_or_default()))
+    }
+}
+
+/// Takes the books of the calling process.
+fn books() -> MutexGuard<'static, Books> {
+    let mut of = FIRST.get_or_init(|| ProcessBooks::new(Books::default()));
+    while of.process.is_forked() {
+        of = of.of_child.get_or_init(|| of.copied());
+    }
+    of.books.lock()
+}
+
+#[derive(Clone, Default)]
 struct Books {
     /// The names of the owners that have not ended.
     names: BTreeMap<u64, OwnerName>,
@@ -75,43 +105,37 @@ impl fmt::Display for OwnerName {
 
 /// The number of one hold that belongs to no thread. The name of the hold is in the table for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct HoldNumber {
-    number: u64,
-    /// The process that has entered the name. In a forked child, the table's mutex may be taken by a thread that the child does not have.
-    process: Process,
-}
+pub(crate) struct HoldNumber(u64);
 
 impl HoldNumber {
     /// Makes a number. Without a name, people are shown that of the calling thread, and its id.
     pub(crate) fn new(name: Option<&str>) -> Self {
         let (number, taker) = (next_number() | OF_A_HOLD, current_thread());
-        let mut books = BOOKS.lock();
+        let mut books = books();
         let shown = match name {
             Some(name) => OwnerName { name: Some(name.to_owned()), id: None },
             None => books.names.get(&taker).cloned().unwrap_or_default(),
         };
         books.names.insert(number, shown);
         drop(books);
-        Self { number, process: Process::this() }
+        Self(number)
     }
 
     pub(crate) fn get(&self) -> u64 {
-        self.number
+        self.0
     }
 
     /// Moves the number out. What is left belongs to no hold.
     #[cfg(feature = "async")]
     pub(crate) fn take(&mut self) -> Self {
-        Self { number: std::mem::replace(&mut self.number, NOBODY), process: self.process.clone() }
+        Self(std::mem::replace(&mut self.0, NOBODY))
     }
 }
 
 impl Drop for HoldNumber {
     fn drop(&mut self) {
-        if !self.process.is_forked() {
-            let name = BOOKS.lock().names.remove(&self.number);
-            drop(name);
-        }
+        let name = books().names.remove(&self.0);
+        drop(name);
     }
 }
 
@@ -134,13 +158,13 @@ thread_local! {
 
 impl Drop for ThreadHolds {
     fn drop(&mut self) {
-        let mut books = BOOKS.lock();
+        let mut books = books();
         let name = books.names.remove(&self.thread);
         if self.count.get() > 0 {
             let left = self.count.get().saturating_sub(books.gone.remove(&self.thread).unwrap_or(0));
             if left > 0 {
                 books.ended.insert(self.thread, left);
-                ANY.fetch_add(1, Ordering::Relaxed); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
+                ANY.fetch_add(1, Ordering::Relaxed); // ORDERING: under the mutex of the books: see `ANY`.
             }
         }
         drop(books);
@@ -171,7 +195,7 @@ fn enter() -> u64 {
     // If the thread-locals of the thread are already gone, nothing would remove the name any more, so it is not entered.
     if HOLDS.try_with(|_| ()).is_ok() {
         let name = OwnerName::of_current_thread();
-        BOOKS.lock().names.insert(number, name);
+        books().names.insert(number, name);
     }
     number
 }
@@ -183,7 +207,7 @@ fn next_number() -> u64 {
 
 /// Returns the name of the owner with this number, if it has not ended.
 pub(crate) fn name_of(number: u64) -> Option<OwnerName> {
-    BOOKS.lock().names.get(&number).cloned()
+    books().names.get(&number).cloned()
 }
 
 /// Counts a hold of the calling thread.
@@ -203,12 +227,12 @@ pub(crate) fn hold_ends() {
 /// Returns whether a thread has ended with holds.
 pub(crate) fn has_ended(thread: u64) -> bool {
     // ORDERING: a hint that saves taking the mutex: see `ANY`.
-    ANY.load(Ordering::Relaxed) > 0 && BOOKS.lock().ended.contains_key(&thread)
+    ANY.load(Ordering::Relaxed) > 0 && books().ended.contains_key(&thread)
 }
 
 /// Counts a hold of an ended thread out.
 pub(crate) fn forget_hold(thread: u64) {
-    BOOKS.lock().count_out(thread);
+    books().count_out(thread);
 }
 
 /// Counts out a hold that was dropped with its client. Any thread may call this. A hold that belongs to no thread is not counted.
@@ -216,7 +240,7 @@ pub(crate) fn hold_is_gone(owner: u64) {
     if owner == current_thread() {
         hold_ends();
     } else if is_thread(owner) {
-        let mut books = BOOKS.lock();
+        let mut books = books();
         if !books.count_out(owner) {
             *books.gone.entry(owner).or_default() += 1;
         }
@@ -230,7 +254,7 @@ impl Books {
         *count -= 1;
         if *count == 0 {
             self.ended.remove(&thread);
-            ANY.fetch_sub(1, Ordering::Relaxed); // ORDERING: under the mutex of `BOOKS`: see `ANY`.
+            ANY.fetch_sub(1, Ordering::Relaxed); // ORDERING: under the mutex of the books: see `ANY`.
         }
         true
     }

@@ -42,7 +42,7 @@ fn generator() -> DLockGenerator {
 }
 
 fn is_forgotten(thread: u64) -> bool {
-    let books = BOOKS.lock();
+    let books = books();
     !books.ended.contains_key(&thread) && !books.gone.contains_key(&thread)
 }
 
@@ -117,7 +117,7 @@ fn a_call_without_a_hold_leaves_no_name() {
     let held = lock.hold().expect("held");
     let name = "a name that no other test has";
     let named = crate::DLockConfig::new("OWNER", "names").with_holder_name(name);
-    let count = || BOOKS.lock().names.values().filter(|known| known.name.as_deref() == Some(name)).count();
+    let count = || books().names.values().filter(|known| known.name.as_deref() == Some(name)).count();
     let asker = lock.handle.client.clone();
     let other = DistributedReentrantLock::new(asker, Arc::clone(&lock.handle.key), Arc::new(named));
     assert!(other.try_hold().expect("an answer").is_none());
