@@ -160,12 +160,12 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
     let (mut ended, mut others, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for order in parts.take_orders().into_iter().chain(slow) {
         match order {
-            Order::GiveBack { ended: tenure, released, in_flight } => {
+            Order::GiveBack { ended: tenure, released } => {
                 let inside = Inside::of_release(parts);
                 let is_of_twin = !parts.core.is_ours(&tenure.tenure.locker);
                 let back = GiveBack::of(parts, tenure);
                 if !is_of_twin {
-                    ended.push((back, released, (in_flight, inside)));
+                    ended.push((back, released, inside));
                     continue;
                 }
                 // Nothing is sent for this tenure.
@@ -179,7 +179,7 @@ fn give_back_ordered(parts: &Parts, slow: Vec<Order>) -> Vec<(ReleaseReply, Resu
     let requests: Vec<_> = ended.iter().map(|(back, ..)| back.request()).collect();
     let results = parts.core.batch(&requests, parts.core.limits.command);
     drop(requests);
-    for ((back, released, _counted), result) in ended.into_iter().zip(results) {
+    for ((back, released, _inside), result) in ended.into_iter().zip(results) {
         let outcome = back.answered(result, Repeat::Later);
         outcomes.extend(released.map(|released| (released, outcome)));
     }

@@ -22,6 +22,8 @@ pub(super) struct EndedTenure {
     pub(super) others_wait: bool,
     /// When the hold ended.
     pub(super) at: Moment,
+    /// Makes the end of the main thread wait, from the moment at which the tenure was left to the retry thread.
+    pub(super) in_flight: Option<InFlight>,
 }
 
 /// The outcome of a release, for a task that may wait for it.
@@ -29,7 +31,7 @@ pub(crate) type ReleaseReply = Arc<TaskReply<Result<(), Error>>>;
 
 pub(super) enum Order {
     /// Give this tenure back. It is counted as a thread inside until that is done.
-    GiveBack { ended: EndedTenure, released: Option<ReleaseReply>, in_flight: InFlight },
+    GiveBack { ended: EndedTenure, released: Option<ReleaseReply> },
     /// Extend the lease of this locker, and wake its task, which has the hold.
     Confirm(Confirmation),
     /// Shut the client down: after the closing its last thread has left or its last hold has ended, or its last handle is gone.

@@ -184,13 +184,13 @@ pub(super) fn post_all(parts: &Parts, posted: Vec<EndedTenure>, now: Moment, sen
 
 /// Returns what receives the reply to a posted release.
 fn done(parts: &Parts, ended: EndedTenure) -> ReleaseDone {
-    let EndedTenure { key, tenure, watchers, .. } = ended;
+    let EndedTenure { key, tenure, watchers, in_flight, .. } = ended;
     let posted = Posted {
         retries: Arc::clone(&parts.retries),
         events: Arc::clone(&parts.core.events),
         posted_at: parts.core.events.metered_now(),
         key: Arc::clone(&key.name),
-        in_flight: parts.retries.unanswered.add(),
+        in_flight: in_flight.unwrap_or_else(|| parts.retries.unanswered.add()),
     };
     Box::new(move |answer| posted.answered(tenure, watchers, answer))
 }

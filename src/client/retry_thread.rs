@@ -5,7 +5,7 @@
 //! `RetryLockThread` has the same two figures.) All requests that are due go to the store in one batch. Messages only make a hand-over
 //! faster: this thread guarantees that a waiter makes progress.
 
-use super::cleanup::{CleanupStep, Ending, InFlight, PendingCleanup, ROUND};
+use super::cleanup::{CleanupStep, Ending, PendingCleanup, ROUND};
 use super::closing::{self, Inside};
 use super::give_back::{GiveBack, Repeat};
 use super::lease_thread;
@@ -200,7 +200,7 @@ struct Errands<'c> {
 struct Errand<'c> {
     back: GiveBack<'c>,
     released: Option<ReleaseReply>,
-    counted: (InFlight, Inside<'c>),
+    inside: Inside<'c>,
 }
 
 /// What is left of a round, for its end: wakers may do anything, such as close the client or drop its last handle.
@@ -232,15 +232,14 @@ impl<'c> Errands<'c> {
                 Order::ShutDown => errands.afterwards.shuts_down = true,
                 Order::Drop(last) => errands.afterwards.drops.push(last),
                 Order::Confirm(confirmation) => errands.confirmations.push(confirmation),
-                Order::GiveBack { ended, released, in_flight } => {
-                    let counted = (in_flight, Inside::of_release(parts));
-                    let errand = Errand { back: GiveBack::of(parts, ended), released, counted };
-                    errands.begin(errand);
+                Order::GiveBack { ended, released } => {
+                    let inside = Inside::of_release(parts);
+                    errands.begin(Errand { back: GiveBack::of(parts, ended), released, inside });
                 }
             }
         }
-        let (posted, _counted): (Vec<_>, Vec<_>) =
-            errands.posted.drain(..).map(|errand| (errand.back, errand.counted)).unzip();
+        let (posted, _inside): (Vec<_>, Vec<_>) =
+            errands.posted.drain(..).map(|errand| (errand.back, errand.inside)).unzip();
         // The server carries many releases out while this thread prepares the requests.
         errands.has_posted = !posted.is_empty();
         errands.are_kept_back = errands.has_posted && posted.len() < FEW_RELEASES;
@@ -284,7 +283,7 @@ impl<'c> Errands<'c> {
     fn answered(&mut self, mut results: impl Iterator<Item = Result<Outcome, Error>>, sent_at: Moment) {
         let parts = self.parts;
         for (errand, result) in std::mem::take(&mut self.tenures).into_iter().zip(&mut results) {
-            let Errand { back, released, counted: _counted } = errand;
+            let Errand { back, released, inside: _inside } = errand;
             let outcome = catch_panic(|| back.answered(result, Repeat::Later)).unwrap_or_else(|| Err(unsent()));
             self.afterwards.outcomes.extend(released.map(|released| (released, outcome)));
         }

@@ -118,12 +118,12 @@ impl<'c> Unlock<'c> {
     }
 
     /// Leaves a tenure to the retry thread.
-    fn order(self, ended: EndedTenure, released: Option<ReleaseReply>) {
+    fn order(self, mut ended: EndedTenure, released: Option<ReleaseReply>) {
         let parts = self.parts;
         // The closing thread waits for it.
         parts.core.activity.begin_release();
-        let in_flight = parts.retries.unanswered.add();
-        parts.order(Order::GiveBack { ended, released, in_flight });
+        ended.in_flight = Some(parts.retries.unanswered.add());
+        parts.order(Order::GiveBack { ended, released });
     }
 
     /// Ends the hold. The tenure is passed on, or lingers, or is returned and must be given back.
@@ -249,7 +249,7 @@ impl<'c> Unlock<'c> {
         }
         drop(state);
         let (tenure, watchers) = ended.ok_or_else(|| self.not_held())?;
-        Ok(EndedTenure { key: Arc::clone(key), tenure, watchers, is_told, others_wait, at })
+        Ok(EndedTenure { key: Arc::clone(key), tenure, watchers, is_told, others_wait, at, in_flight: None })
     }
 
     /// Gives the key back to the store; if others of this client wait, the client goes to the end of the store's queue.

@@ -1,7 +1,8 @@
-//! A program that drops a guard and ends: what tests/it/ending.rs starts. Its arguments are the server's URL, the lock's target, where its
-//! generator is, how it ends, and what happens to the server between lock and drop.
+//! A program that drops a guard, or the holds of tasks, and ends: what tests/it/ending.rs starts. Its arguments are the server's URL, the lock's
+//! target, where its generator is, how it ends, and what happens to the server between lock and drop.
 
-use redis_dlock::{DLockConfig, DLockGenerator};
+use futures_lite::future::block_on;
+use redis_dlock::{DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Hold};
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -13,6 +14,9 @@ const LEASE: Duration = Duration::from_secs(30);
 /// How many threads work on other locks, in a pool and in a crowd.
 const POOL: u32 = 4;
 const CROWD: u32 = 16;
+
+/// How many locks tasks have beside that one. They are given back before it.
+const TASKS: u32 = 64;
 
 static GENERATOR: OnceLock<DLockGenerator> = OnceLock::new();
 
@@ -32,7 +36,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let connect = || DLockGenerator::connect(url);
     let (local, shared);
     let generator = match &**place {
-        "local" => {
+        "local" | "tasks" => {
             local = connect()?;
             &local
         }
@@ -48,7 +52,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let lock = generator.generate_with(DLockConfig::new("END", target).with_lease(LEASE))?;
     lock.lock()?.unlock()?;
-    let guard = lock.lock()?;
+    let held = if place == "tasks" { Held::ByTasks(awaited(&lock, generator)?) } else { Held::Here(lock.lock()?) };
     let mut admin = redis::Client::open(&**url)?.get_connection()?;
     match &**event {
         "plain" => {}
@@ -56,13 +60,25 @@ fn run() -> Result<(), Box<dyn Error>> {
         "cut" => redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut admin)?,
         other => return Err(other.into()),
     }
-    drop(guard);
+    drop(held);
     match &**end {
         "return" => Ok(()),
         "exit" => std::process::exit(0),
         "abort" => std::process::abort(),
         _ => panic!("as it is told"),
     }
+}
+
+enum Held<'a> {
+    Here(#[expect(dead_code, reason = "it is dropped")] DLockGuard<'a>),
+    ByTasks(#[expect(dead_code, reason = "they are dropped")] Vec<Hold>),
+}
+
+/// Awaits this lock after others.
+fn awaited(lock: &DistributedReentrantLock, generator: &DLockGenerator) -> Result<Vec<Hold>, redis_dlock::Error> {
+    let other = |n: u32| generator.generate_with(DLockConfig::new("OTHER", n.to_string()).with_lease(LEASE));
+    let locks: Result<Vec<_>, _> = (0..TASKS).map(other).chain([Ok(lock.clone())]).collect();
+    locks?.iter().map(|lock| block_on(lock.hold_async())).collect()
 }
 
 /// Starts a thread that is never without a lock of its own for long.

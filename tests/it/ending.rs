@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PLACES: [&str; 3] = ["local", "static", "pool"];
+const PLACES: [&str; 4] = ["local", "static", "pool", "tasks"];
 const ENDS: [&str; 3] = ["return", "exit", "panic"];
 
 /// The exit code of a program that failed before its drop.

@@ -40,7 +40,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         // `tests/run.sh` sets it for the tests. With it, cargo would build most crates once more, and again without it.
-        build.args(["build", "--example", name]).env_remove("RUSTC_BOOTSTRAP");
+        build.args(["build", "--all-features", "--example", name]).env_remove("RUSTC_BOOTSTRAP");
         assert!(build.status().unwrap().success());
     }
     built
