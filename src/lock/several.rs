@@ -183,11 +183,11 @@ impl Holds {
     /// As [`acquire`](Self::acquire), for a task, of locks that are in order.
     async fn acquire_async(locks: Vec<(usize, HeldLock)>, limit: WaitLimit<'static>) -> Result<Option<Self>, Error> {
         loop {
-            let (mut several, mut losses) = (Several { taken: Vec::new(), goes_back_elsewhere: true }, Vec::new());
+            let (mut several, lost) = (Several { taken: Vec::new(), goes_back_elsewhere: true }, Arc::default());
             for (place, lock) in &locks {
-                losses.extend(several.loss_of_last(&limit));
+                several.watch_last(&lost, &limit);
                 let mut wait = pin!(TryHoldFuture::new(lock, limit));
-                let taken = poll_fn(|cx| match losses.iter().find_map(|loss| loss.poll(cx.waker())) {
+                let taken = poll_fn(|cx| match lost.poll(cx.waker()) {
                     Some(()) => Poll::Ready(Ok(None)),
                     None => wait.as_mut().poll(cx),
                 });
@@ -309,11 +309,11 @@ impl Several {
         let locks = in_order_of_keys(locks);
         loop {
             let mut several = Self { taken: Vec::new(), goes_back_elsewhere: !limit.is_one_attempt };
-            let (mut losses, in_vain) = (Vec::new(), CancelToken::new());
+            let (lost, in_vain) = (Arc::default(), CancelToken::new());
             let (limit_of_one, _registration) = limit.part(&in_vain);
             for (place, lock) in &locks {
-                losses.extend(several.loss_of_last(limit));
-                if losses.last().is_some_and(|loss| loss.poll(&in_vain.waker()).is_some()) {
+                several.watch_last(&lost, limit);
+                if lost.poll(&in_vain.waker()).is_some() {
                     in_vain.cancel();
                 }
                 let Some((number, token)) = take(lock, &limit_of_one)? else { break };
@@ -331,10 +331,11 @@ impl Several {
         self
     }
 
-    /// Returns the reply that comes when the lock that was taken last is lost. `None` if there is none, or for a single attempt, which does not wait.
-    fn loss_of_last(&self, limit: &WaitLimit<'_>) -> Option<Arc<TaskReply<()>>> {
-        let last = self.taken.last().filter(|_| !limit.is_one_attempt)?;
-        Some(last.handle().key.watch_by_reply(last.token))
+    /// Has the reply come when the lock that was taken last is lost, too. Does nothing for a single attempt, which does not wait.
+    fn watch_last(&self, lost: &Arc<TaskReply<()>>, limit: &WaitLimit<'_>) {
+        if let Some(last) = self.taken.last().filter(|_| !limit.is_one_attempt) {
+            last.handle().key.watch_by(last.token, Watcher::Task(Arc::downgrade(lost)));
+        }
     }
 
     /// Returns the locks if these are all of them, and none is lost. Otherwise gives them back, and returns `None` if they are to be taken again.

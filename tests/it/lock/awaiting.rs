@@ -7,7 +7,10 @@ use crate::support::lab::{Lab, config, is_listener_on, on_both_stores};
 use crate::support::watched::{Kind, When};
 use futures_lite::future::{block_on, poll_once};
 use redis_dlock::{BackendFailure, Error};
+use std::future::Future;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 on_both_stores!(
@@ -160,6 +163,13 @@ fn an_unreachable_store_refuses_it(lab: &Lab) {
     assert!(lab.time.during(|| block_on(lock.hold_async()).unwrap()).is_valid());
 }
 
+/// A task that nobody polls when it is woken.
+struct Ignored;
+
+impl Wake for Ignored {
+    fn wake(self: Arc<Self>) {}
+}
+
 /// Shows: G1, L2.
 fn several_are_awaited_together(lab: &Lab) {
     let generator = lab.generator();
@@ -181,6 +191,16 @@ fn several_are_awaited_together(lab: &Lab) {
     });
     drop(dropped);
     eventually("it leaves neither", || lab.holder(first).is_none() && lab.waiting(last.key()) == 0);
+    // However many it has, a poll keeps the same few wakers: for the wait, for the losses, and for the limit.
+    let names = (10..40).map(|n| n.to_string()).chain(["c".to_owned()]);
+    let mut many = Box::pin(other.hold_all_async(names.map(|name| config(&name, 30_000)), Duration::from_secs(3600)));
+    lab.time.until_soon("it waits for the last one", || {
+        block_on(poll_once(&mut many)).is_none() && last.queue_length() == 1
+    });
+    let ignored = Arc::new(Ignored);
+    let is_pending = many.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&ignored)))).is_pending();
+    assert!(is_pending && Arc::strong_count(&ignored) <= 4, "{} kept", Arc::strong_count(&ignored) - 1);
+    drop(many);
     assert_eq!(last.queue_length(), 0);
     let mut waits = Box::pin(generator.hold_all_async(both([0, 1]), forever));
     assert!(block_on(poll_once(&mut waits)).is_none());
