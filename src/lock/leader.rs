@@ -79,8 +79,10 @@ impl Leader {
         cancel: &CancelToken,
         mut lead: impl FnMut(Term) -> ControlFlow<T>,
     ) -> Result<Option<T>, Error> {
-        let limit = WaitLimit::FOREVER.or_cancelled(cancel);
-        let cancelled = cancel.cancelled();
+        // A channel stays with its token, and `cancel` may serve very many campaigns.
+        let own = CancelToken::new();
+        let (limit, _registration) = WaitLimit::FOREVER.or_cancelled(cancel).part(&own);
+        let cancelled = own.cancelled();
         while let Some(hold) = Hold::acquire(&self.lock, &limit)? {
             let (token, lost) = (hold.fencing_token(), hold.lost());
             log::info!(ACQUIRE, "lock {:?}: leads, term {token}", self.lock.key());

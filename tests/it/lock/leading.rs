@@ -98,6 +98,10 @@ fn a_campaign_and_the_pause_before_it_end_when_they_are_cancelled(lab: &Lab) {
     assert_eq!(campaign.join(), None);
     hold.release().unwrap();
     assert_eq!(leader.run_cancellable(&cancel, |_| ControlFlow::Break(())).unwrap(), None, "before it asks");
+    // A campaign that has ended leaves nothing at its token, which may serve very many.
+    let (cancel, unused) = (CancelToken::new(), format!("{:?}", CancelToken::new()));
+    assert_eq!(leader.run_cancellable(&cancel, |_| ControlFlow::Break(())).unwrap(), Some(()));
+    assert_eq!(format!("{cancel:?}"), unused);
     let long = lab.generator().leader_with(config("x", 3_600_000)).unwrap();
     let (cancel, key) = (CancelToken::new(), long.lock().key().to_owned());
     let mut terms = 0;
