@@ -73,7 +73,8 @@ fn nanos(duration: Duration) -> u64 {
 /// The wall clock is not such a source, because it may step. No reading ever leaves the process: the store alone counts down the leases, and a client
 /// only compares its own readings with one another.
 pub trait Clock: Send + Sync + fmt::Debug + 'static {
-    /// Reads the clock. Does not block.
+    /// Reads the clock. Does not block, and does not panic: a thread of the generator that reads the clock would end, and leases would no longer be
+    /// extended.
     fn now(&self) -> Moment;
 
     /// Gives the clock a function that wakes the threads of one generator that sleep by this clock. Called once for each

@@ -63,7 +63,7 @@ impl fmt::Debug for Acquisition {
 /// Acquires a lock for a [`Hold`]. Made by [`hold_async`](DistributedReentrantLock::hold_async).
 ///
 /// It does nothing before its first poll, at which it takes its place in the queue. Dropping it ends the wait: it leaves no place in the queue
-/// and no hold.
+/// and no hold. A future that was polled, and is neither polled again when it is woken nor dropped, keeps its place, or the lock, from all others.
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
 pub struct HoldFuture(Acquisition);
