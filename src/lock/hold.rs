@@ -117,7 +117,9 @@ impl Hold {
     /// Returns a future that ends when the lease is lost. If the hold ends without a loss, the future never ends: use it in a `select!`, beside the
     /// work. Never blocks.
     pub fn lost_async(&self) -> LossFuture {
-        LossFuture::new(self.lock.handle.key.watch_by_reply(self.token))
+        let lost = std::sync::Arc::default();
+        self.lock.handle.key.watch_by_reply(self.token, &lost);
+        LossFuture::new(lost)
     }
 }
 

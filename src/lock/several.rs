@@ -205,7 +205,7 @@ impl Holds {
     /// [`Hold::lost_async`](crate::Hold::lost_async). Never blocks.
     pub fn lost_async(&self) -> LossFuture {
         let lost = Arc::default();
-        let watch = |taken: &TakenLock| taken.handle().key.watch_by(taken.token, Watcher::Task(Arc::downgrade(&lost)));
+        let watch = |taken: &TakenLock| taken.handle().key.watch_by_reply(taken.token, &lost);
         self.several.taken.iter().for_each(watch);
         LossFuture::new(lost)
     }
@@ -334,7 +334,7 @@ impl Several {
     /// Has the reply come when the lock that was taken last is lost, too. Does nothing for a single attempt, which does not wait.
     fn watch_last(&self, lost: &Arc<TaskReply<()>>, limit: &WaitLimit<'_>) {
         if let Some(last) = self.taken.last().filter(|_| !limit.is_one_attempt) {
-            last.handle().key.watch_by(last.token, Watcher::Task(Arc::downgrade(lost)));
+            last.handle().key.watch_by_reply(last.token, lost);
         }
     }
 

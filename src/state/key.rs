@@ -70,11 +70,9 @@ impl Key {
         receiver
     }
 
-    /// Returns the reply that comes when the hold with this token is lost.
-    pub(crate) fn watch_by_reply(&self, token: u64) -> Arc<TaskReply<()>> {
-        let reply = Arc::default();
-        self.watch_by(token, Watcher::Task(Arc::downgrade(&reply)));
-        reply
+    /// Has this reply come when the hold with this token is lost.
+    pub(crate) fn watch_by_reply(&self, token: u64, reply: &Arc<TaskReply<()>>) {
+        self.watch_by(token, Watcher::Task(Arc::downgrade(reply)));
     }
 
     /// Tells this watcher when the hold with this token is lost.
