@@ -42,7 +42,7 @@ impl Core {
     ) -> Result<Self, Error> {
         let clock = Timer::new(clock);
         Ok(Self {
-            limits: processor.limits(),
+            limits: processor.limits().in_range(),
             // Without a queue in the store there is nothing to listen to.
             hands_over: listens && processor.queue().is_some(),
             processor,

@@ -2,6 +2,7 @@
 
 use crate::config::{MAX_LEASE, MIN_LEASE};
 use crate::error::Error;
+use crate::timing::LONGEST_TIMEOUT;
 use std::time::Duration;
 
 /// The limits of a store: [`LockProcessor::limits`](super::LockProcessor::limits). They do not change during its life, except `outage`.
@@ -17,11 +18,11 @@ pub struct StoreLimits {
     /// The unit in which the store counts. Leases are truncated to whole units, and a key may stay for one unit longer than
     /// [`Busy::remaining`](super::Busy::remaining) says. The default is 1 ms.
     pub tick: Duration,
-    /// How long a single command may take if the caller sets no other limit. The default is one second.
+    /// How long a single command may take if the caller sets no other limit. More than a day counts as a day. The default is one second.
     pub command: Duration,
     /// The longest outage that the store survives with its locks: the time that it may need to elect another leader, for example. If a lock
     /// does not set when its lease is extended, the lease is extended early enough for the rest to outlive this. If the lease is too short
-    /// for that, the log has a warning. The default is zero.
+    /// for that, the log has a warning. More than a day counts as a day. The default is zero.
     pub outage: Duration,
     /// How many leases a key stays taken, at most, after its holder died, if no other server begins to lead in that time. This is for people:
     /// the client does not use it. The default is 1.
@@ -64,6 +65,11 @@ pub struct StoreLimits {
 }
 
 impl StoreLimits {
+    /// Returns these limits with times that can be added to every moment.
+    pub(crate) fn in_range(self) -> Self {
+        Self { command: self.command.min(LONGEST_TIMEOUT), outage: self.outage.min(LONGEST_TIMEOUT), ..self }
+    }
+
     /// Checks the time of [`DLockGuard::unlock_after`](crate::DLockGuard::unlock_after).
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use crate::conformance::minimal_store::MinimalProcessor;
 use crate::support::crew::{HANG, eventually, queue_by, spawn, spawn_with};
+use crate::support::journal;
 use crate::support::owned::OwnedRequest;
 use crossbeam_channel::unbounded;
 use parking_lot::Mutex;
@@ -35,7 +36,7 @@ struct Switches {
     panics: AtomicUsize,
     /// Whether an inbox tells only that something has changed.
     tells_changes_only: bool,
-    /// Whether lockers are ended for certain.
+    /// Whether lockers are ended for certain, by a store that limits no command and no outage.
     settles: bool,
     /// Whether grants of a key are heard only after the client has got ready for it.
     hears_when_ready: bool,
@@ -137,6 +138,9 @@ impl LockProcessor for Special {
     fn limits(&self) -> StoreLimits {
         let mut limits = self.inner.limits();
         limits.settles = self.switches.settles;
+        if self.switches.settles {
+            (limits.command, limits.outage) = (Duration::MAX, Duration::MAX);
+        }
         limits
     }
 
@@ -378,6 +382,8 @@ fn nobody_stands_in_a_queue_whose_grants_it_would_not_hear() {
 fn with_an_unanswered_acquire(
     settles: bool,
 ) -> (Special, Arc<ManualClock>, (DLockGenerator, DistributedReentrantLock)) {
+    // A log reads what a warning says of the limits.
+    journal::keep();
     let clock = Arc::new(ManualClock::new());
     let store = Special::new(clock.clone(), Switches { settles, ..Switches::default() });
     let client = lock_in(&store, &clock);

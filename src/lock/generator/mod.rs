@@ -165,7 +165,7 @@ impl DLockGenerator {
     /// [`close`](Self::close).
     pub fn generate_with(&self, config: DLockConfig) -> Result<DistributedReentrantLock, Error> {
         // The store is asked each time, because it knows how long an outage may last only once Sentinels have answered.
-        let limits = self.client.core().processor.limits();
+        let limits = self.client.core().processor.limits().in_range();
         let config = limits::within(self.with_its_lease(config)?.checked()?, &limits)?;
         if self.client.is_closed() {
             return Err(Error::ShutDown);
