@@ -45,6 +45,8 @@ struct Odd {
     posts: bool,
     keeps_posts_back: bool,
     panics_when_asked_for_a_cause: bool,
+    /// The target of the lock at whose key [`keeps_waiting`](LockProcessor::keeps_waiting) panics.
+    panics_for_key: Option<&'static str>,
     /// What is done at the next call of a kind.
     planned: Arc<Mutex<Option<(At, Work)>>>,
     ended_on: Arc<Mutex<Option<ThreadId>>>,
@@ -72,8 +74,9 @@ impl LockProcessor for Odd {
         self.inner.run(requests, limit)
     }
 
-    fn keeps_waiting(&self, _: &str) -> bool {
+    fn keeps_waiting(&self, key: &str) -> bool {
         self.come(At::KeepsWaiting);
+        assert!(!self.panics_for_key.is_some_and(|target| key.ends_with(target)), "the test wants it so");
         self.keeps_waiting
     }
 
@@ -171,6 +174,7 @@ impl Scene {
             posts: false,
             keeps_posts_back: false,
             panics_when_asked_for_a_cause: false,
+            panics_for_key: None,
             planned: Arc::default(),
             ended_on: Arc::default(),
         };
@@ -833,14 +837,16 @@ fn a_child_that_polls_gets_nothing_of_what_its_parent_was_granted() {
     });
 }
 
-/// One hold was lost to an operator, and the store panics when it is asked for the cause: in a round of the retry thread, or of the one for keys
-/// whose servers keep others waiting.
+/// The store panics in the middle of a round: when it is asked for the cause of a loss, or whether a key's server keeps others waiting.
 /// Shows: L2.
 #[test]
 fn a_panic_of_the_store_loses_no_release_of_a_task() {
-    for keeps_waiting in [false, true] {
-        let scene = Scene::with(|odd| (odd.panics_when_asked_for_a_cause, odd.keeps_waiting) = (true, keeps_waiting));
-        let [x, y, z] = ["x", "y", "z"].map(|target| scene.lock(target));
+    for panics_for_key in [false, true] {
+        let scene = Scene::with(|odd| {
+            odd.panics_when_asked_for_a_cause = !panics_for_key;
+            odd.panics_for_key = panics_for_key.then_some("w");
+        });
+        let [w, x, y, z] = ["w", "x", "y", "z"].map(|target| scene.lock(target));
         let [lost, kept] = [&x, &y].map(|lock| awaited(lock.hold_async()).unwrap());
         let locker = scene.lab.holder(x.key()).unwrap().holder;
         scene.lab.generator().break_lock("TEST", "x", &locker, "the test wants it so").unwrap();
@@ -848,13 +854,14 @@ fn a_panic_of_the_store_loses_no_release_of_a_task() {
         let asking = scene.watch.stop_next(Kind::Acquire, When::Going);
         let asks = begun(z.hold_async());
         asking.wait();
-        // One round carries both out.
-        let (of_lost, of_kept) = (lost.release_async(), kept.release_async());
+        // One round carries both out, and asks for the lock.
+        let (of_lost, of_kept, of_w) = (lost.release_async(), kept.release_async(), begun(w.hold_async()));
         asking.open();
-        assert!(scene.lab.time.join(spawn(move || block_on(of_lost))).is_err());
-        scene.lab.time.join(spawn(move || block_on(of_kept))).unwrap();
-        drop(asks);
+        assert!(awaited(of_lost).is_err());
+        assert_eq!(awaited(of_kept).is_err(), panics_for_key);
+        drop((asks, of_w));
         close(scene.generator);
+        assert!(scene.lab.leftovers().is_empty());
     }
 }
 
