@@ -185,6 +185,9 @@ impl Holds {
         loop {
             let (mut several, lost) = (Several { taken: Vec::new(), goes_back_elsewhere: true }, Arc::default());
             for (place, lock) in &locks {
+                if several.is_out_of_time(&limit) {
+                    break;
+                }
                 several.watch_last(&lost, &limit);
                 let mut wait = pin!(TryHoldFuture::new(lock, limit));
                 let taken = poll_fn(|cx| match lost.poll(cx.waker()) {
@@ -312,6 +315,9 @@ impl Several {
             let (lost, in_vain) = (Arc::default(), CancelToken::new());
             let (limit_of_one, _registration) = limit.part(&in_vain);
             for (place, lock) in &locks {
+                if several.is_out_of_time(limit) {
+                    break;
+                }
                 several.watch_last(&lost, limit);
                 if lost.poll(&in_vain.waker()).is_some() {
                     in_vain.cancel();
@@ -331,6 +337,11 @@ impl Several {
         self
     }
 
+    /// Returns whether the limit is over, once a lock is taken. Then the next one is not asked for.
+    fn is_out_of_time(&self, limit: &WaitLimit<'_>) -> bool {
+        self.taken.last().is_some_and(|taken| taken.handle().is_over(limit))
+    }
+
     /// Has the reply come when the lock that was taken last is lost, too. Does nothing for a single attempt, which does not wait.
     fn watch_last(&self, lost: &Arc<TaskReply<()>>, limit: &WaitLimit<'_>) {
         if let Some(last) = self.taken.last().filter(|_| !limit.is_one_attempt) {
@@ -343,7 +354,7 @@ impl Several {
         let has_all = self.taken.len() == all;
         let Err(lost) = self.ensure_valid() else { return Some(Ok(has_all.then_some(self))) };
         log::debug!(ACQUIRE, "several locks: one was lost before all were taken: {lost}");
-        let is_over = self.taken.iter().any(|taken| taken.handle().is_over(limit));
+        let is_over = self.is_out_of_time(limit);
         drop(self);
         if limit.is_one_attempt && has_all {
             let why = format!("not all locks could be kept: {lost}");

@@ -19,6 +19,7 @@ on_both_stores!(
     a_thread_enters_again_what_it_holds,
     holds_belong_to_no_thread,
     a_limit_and_a_token_end_the_wait_for_the_last,
+    once_the_limit_is_over_the_next_is_not_asked_for,
     what_was_taken_in_vain_goes_back_without_the_caller,
     the_loss_of_one_is_the_loss_of_all,
     a_task_is_told_of_the_loss_of_one,
@@ -192,6 +193,39 @@ fn a_limit_and_a_token_end_the_wait_for_the_last(lab: &Lab) {
         assert!(!waiting.join());
     }
     eventually("all are given back", || lab.waiting(&key("z")) == 0 && held(lab, &["a", "z"]) == ["z"]);
+}
+
+/// The answer about the first one comes when the limit is over. A task is granted the first one before that, and polled after it.
+/// Shows: G12.
+fn once_the_limit_is_over_the_next_is_not_asked_for(lab: &Lab) {
+    let limit = Duration::from_secs(5);
+    let expect_one_call = |watch: &Watch| {
+        let asked: Vec<_> = watch.calls_of(Kind::Acquire).into_iter().map(|call| call.key).collect();
+        assert_eq!(asked, [key("a")]);
+        expect_free(lab);
+    };
+    let forms: [fn(&DLockGenerator, Duration) -> bool; 2] = [
+        |generator, limit| generator.lock_all(list(["a", "z"]), limit).unwrap().is_some(),
+        |generator, limit| generator.hold_all(list(["a", "z"]), limit).unwrap().is_some(),
+    ];
+    for form in forms {
+        let (generator, watch) = lab.watched_generator();
+        let asking = watch.stop_next(Kind::Acquire, When::Coming);
+        let waiting = spawn(move || form(&generator, limit));
+        asking.wait();
+        lab.time.jump(limit);
+        asking.open();
+        assert!(!lab.join(waiting));
+        expect_one_call(&watch);
+    }
+    let (generator, watch) = lab.watched_generator();
+    let first = generator.generate_with(config("a", LONG)).unwrap();
+    let mut waiting = generator.hold_all_async(list(["a", "z"]), limit);
+    assert!(block_on(poll_once(&mut waiting)).is_none());
+    eventually("it is granted", || first.queue_length() == 0);
+    lab.time.jump(limit);
+    assert!(block_on(waiting).unwrap().is_none());
+    expect_one_call(&watch);
 }
 
 /// Others of the process wait for it, so the answer to its release decides who is next.
