@@ -288,7 +288,8 @@ impl DLockConfig {
     /// its store needs.
     #[must_use]
     pub fn renew_after(&self) -> Duration {
-        self.lease().mul_f64(self.renew_at.unwrap_or(timing::RENEW_AT))
+        let part = self.renew_at.filter(|part| RENEW_AT_RANGE.contains(part));
+        self.lease().mul_f64(part.unwrap_or(timing::RENEW_AT))
     }
 
     /// Returns how many more times the threads of this process may pass the lock on once others wait:

@@ -26,6 +26,8 @@ fn bad_settings_are_named_with_their_value() {
     for part in [f64::NAN, -1.0, 0.0, 1.0, f64::INFINITY] {
         let message = message(ok().with_renew_at(part));
         assert!(message.contains("renew_at") && message.contains(&part.to_string()), "{message}");
+        // Before it is refused, it can be printed, and asked.
+        assert_eq!(ok().with_renew_at(part).renew_after(), ok().renew_after());
     }
 }
 
