@@ -193,7 +193,7 @@ impl Handle {
     /// is over. Fails if the store cannot do that; then the hold ends as it would without this.
     fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Result<Option<Moment>, Error> {
         self.client.core().limits.check_release_delay(at_least.saturating_sub(self.held_for(token)))?;
-        Ok(self.key.delay_release(owner, token, at_least))
+        Ok(self.key.delay_release(owner, token, at_least, &self.settings))
     }
 
     /// Ends the hold with this number and token, or that of the calling thread, without waiting for the store. Returns whether the outcome is left in

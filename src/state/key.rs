@@ -3,6 +3,7 @@
 //! The operations on a key stand in the module [`client`](crate::client).
 
 use crate::clock::Moment;
+use crate::config::DLockConfig;
 use crate::process::Process;
 use crate::state::hold::CurrentHold;
 use crate::state::machine::{Phase, State, Waiter};
@@ -97,10 +98,17 @@ impl Key {
     }
 
     /// Notes that nobody is to get the key until `at_least` has passed since the hold of this owner with this token began. Returns the moment at
-    /// which that is over, if the hold has not ended.
-    pub(crate) fn delay_release(&self, owner: u64, token: u64, at_least: Duration) -> Option<Moment> {
+    /// which that is over, if the hold has not ended. The settings are those of the hold, which the mark names.
+    pub(crate) fn delay_release(
+        &self,
+        owner: u64,
+        token: u64,
+        at_least: Duration,
+        settings: &Arc<DLockConfig>,
+    ) -> Option<Moment> {
         match &mut self.state_here()?.phase {
             Phase::Held(tenure) if self.hold.is_owned_by(owner) && self.hold.token() == token => {
+                tenure.of_hold.get_or_insert_with(|| Arc::clone(settings));
                 tenure.hold.delay_release(at_least);
                 tenure.hold.delayed_until(tenure.hold.since)
             }

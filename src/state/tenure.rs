@@ -40,7 +40,7 @@ impl Unsettled {
 pub(crate) struct Tenure {
     pub(crate) locker: Arc<str>,
     pub(crate) settings: Arc<DLockConfig>,
-    /// The settings of the handle through which the current hold was acquired. `None` if nobody is told of holds.
+    /// The settings of the handle through which the current hold was acquired. `None` if nobody is told of holds, unless its release is delayed.
     pub(crate) of_hold: Option<Arc<DLockConfig>>,
     pub(crate) lease: Lease,
     pub(crate) tokens: Tokens,

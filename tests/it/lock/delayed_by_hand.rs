@@ -1,6 +1,7 @@
 //! Delayed releases on the embedded store: what people see of them, how they end one, and a store that has none.
 
 use crate::conformance::minimal_store::MinimalProcessor;
+use crate::support::crew::eventually;
 use crate::support::lab::{Lab, config};
 use redis_dlock::{BreakOutcome, DLockGenerator, Error, SystemClock};
 use std::sync::Arc;
@@ -37,6 +38,25 @@ fn it_is_described_as_what_it_is() {
     assert!(ago >= Duration::from_secs(7) && ago < Duration::from_secs(8), "by the clock of the store: {ago:?}");
     let holder = seen.holder.unwrap();
     assert!(!holder.is_local && holder.client.is_none() && holder.told.is_none());
+}
+
+/// The hold follows another one, without a request to the store, on a tenure that a handle of another name has got.
+#[test]
+fn it_has_the_name_of_the_hold_that_ended() {
+    for has_hook in [false, true] {
+        let lab = Lab::memory();
+        let builder = if has_hook { lab.builder().on_event(|_| ()) } else { lab.builder() };
+        let generator = builder.build(lab.processor()).unwrap();
+        let named = |name: &str| config("x", 30_000).with_linger(Duration::from_secs(3600)).with_holder_name(name);
+        let [weekly, nightly] = ["weekly", "nightly"].map(|name| generator.generate_with(named(name)).unwrap());
+        eventually("it lingers", || {
+            drop(weekly.lock().unwrap());
+            lab.holder(weekly.key()).is_some()
+        });
+        nightly.lock().unwrap().unlock_after(AT_LEAST).unwrap();
+        let ended = generator.describe("TEST", "x").unwrap().delayed_release.unwrap();
+        assert_eq!(ended.holder_name.as_deref(), Some("nightly"), "{has_hook}");
+    }
 }
 
 #[test]
