@@ -103,6 +103,18 @@ impl Core {
         results
     }
 
+    /// Returns whether the server of this key may keep a request waiting: see [`LockProcessor::keeps_waiting`]. A store that panics says no: the panic
+    /// would lose the keys and orders that a round has taken.
+    pub(crate) fn keeps_waiting(&self, key: &str) -> bool {
+        catch_panic(|| (*self.processor).keeps_waiting(key)).unwrap_or_else(|| {
+            log::error!(
+                CLIENT,
+                "the store has panicked when it was asked whether it keeps {key:?} waiting; please report it"
+            );
+            false
+        })
+    }
+
     /// Has the store do what may wait until a round is over. A panic of it leaves that undone.
     pub(crate) fn between_rounds(&self, limit: Duration) {
         if catch_panic(|| (*self.processor).between_rounds(limit)).is_none() {

@@ -32,7 +32,7 @@ pub(crate) fn round(parts: &Parts, now: Moment) -> Moment {
     // The slow-node worker renews the others.
     let slow = &parts.slow_nodes.renewals;
     let is_slow = |key: &Arc<Key>| {
-        let is_slow = parts.core.processor.keeps_waiting(&key.name) && slow.start();
+        let is_slow = parts.core.keeps_waiting(&key.name) && slow.start();
         if is_slow {
             slow.add(parts.core.clock.now(), |keys| _ = keys.insert(key.id, Arc::clone(key)));
         }

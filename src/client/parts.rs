@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::log;
 use crate::state::machine::Waiter;
 use crate::sync::Mutex;
+use crate::timing::PAUSE_AFTER_PANIC;
 use std::sync::{Arc, Weak};
 
 pub(crate) struct Parts {
@@ -94,12 +95,12 @@ impl Parts {
         self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
-    /// Puts orders back that were not carried out.
+    /// Puts orders back that were not carried out, after a panic of the store.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
         let mut orders = orders.into_iter().peekable();
         if orders.peek().is_some() {
             self.add_orders(orders);
-            self.retries.wake();
+            self.retries.thread.wake_by(self.core.clock.now() + PAUSE_AFTER_PANIC);
         }
     }
 

@@ -124,9 +124,8 @@ fn post_releases_meanwhile(parts: &Parts) {
 
 /// Moves the keys and clean-ups of servers that keep others waiting from `keys` and `cleanups` to the slow-node worker.
 fn retry_on_slow_nodes(parts: &Parts, keys: &mut Vec<Arc<Key>>, cleanups: &mut Vec<PendingCleanup>) {
-    let is_on_slow_node = |key: &str| parts.core.processor.keeps_waiting(key);
-    let slow_keys: Vec<_> = keys.extract_if(.., |key| is_on_slow_node(&key.name)).collect();
-    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| is_on_slow_node(&cleanup.key)).collect();
+    let slow_keys: Vec<_> = keys.extract_if(.., |key| parts.core.keeps_waiting(&key.name)).collect();
+    let mut slow_cleanups: Vec<_> = cleanups.extract_if(.., |cleanup| parts.core.keeps_waiting(&cleanup.key)).collect();
     if slow_keys.is_empty() && slow_cleanups.is_empty() {
         return;
     }
@@ -166,10 +165,7 @@ fn prepare_for_tasks(parts: &Parts, key: &Arc<Key>) {
 /// Takes the orders of tasks. The slow-node worker carries out those for keys whose servers keep others waiting.
 fn orders_on_fast_nodes(parts: &Parts) -> Vec<Order> {
     let mut orders = parts.take_orders();
-    let keeps_waiting = |key: &Key| parts.core.processor.keeps_waiting(&key.name);
-    // A panic of the store would lose all orders that are taken here.
-    let is_slow =
-        |order: &mut Order| order.key().is_some_and(|key| catch_panic(|| keeps_waiting(key)).unwrap_or_default());
+    let is_slow = |order: &mut Order| order.key().is_some_and(|key| parts.core.keeps_waiting(&key.name));
     let slow: Vec<_> = orders.extract_if(.., is_slow).collect();
     if slow.is_empty() || !parts.slow_nodes.retries.start() {
         orders.extend(slow);

@@ -215,7 +215,7 @@ fn work(name: &str, bell: &Bell, clock: &Timer, round: &dyn Fn(Moment) -> Option
             }
             (alarm.at, alarm.phase) = (Moment::NEVER, WorkPhase::Working);
         }
-        // The store or the log has panicked. The turns were passed on, and held keys are back in the schedule, so work continues.
+        // The store or the log has panicked. The turns were passed on, so work continues.
         let next = catch_panic(|| round(clock.now())).unwrap_or_else(|| {
             log::error!(CLIENT, "a round of the thread {name} ended by a panic; please report it");
             Some(clock.now() + PAUSE_AFTER_PANIC)
