@@ -166,6 +166,7 @@ impl Client {
     #[cfg(feature = "async")]
     pub(crate) fn pause(&self, number: u64, until: Moment, waker: &Waker) -> Poll<Result<(), Error>> {
         let core = self.core();
+        core.process.check()?;
         if core.clock.now() >= until {
             return Poll::Ready(Ok(()));
         }
@@ -178,7 +179,10 @@ impl Client {
 
     #[cfg(feature = "async")]
     pub(crate) fn end_pause(&self, number: u64) {
-        self.parts.alarms.remove(number);
+        // A forked child waits for no mutex of its parent, and its copy of the alarm rings for nobody.
+        if !self.core().process.is_forked() {
+            self.parts.alarms.remove(number);
+        }
     }
 
     /// Lets the retry thread drop the client.

@@ -43,12 +43,15 @@ impl Future for ReleaseFuture {
     type Output = Result<(), Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let parts = self.parts.upgrade();
+        if let Some(parts) = &parts {
+            // The parent's thread tells the parent's future.
+            parts.core.process.check()?;
+        }
         let released = self.released.poll(cx.waker());
-        if released.is_none() {
-            let Self { polling, parts, key, .. } = &mut *self;
-            let is_soon =
-                |since| parts.upgrade().is_some_and(|parts| parts.core.processor.is_expected_soon(key, since));
-            polling.again(cx.waker(), is_soon);
+        if let (None, Some(parts)) = (&released, &parts) {
+            let Self { polling, key, .. } = &mut *self;
+            polling.again(cx.waker(), |since| parts.core.processor.is_expected_soon(key, since));
         }
         released.map_or(Poll::Pending, Poll::Ready)
     }

@@ -14,12 +14,13 @@ use redis_dlock::port::{
 };
 use redis_dlock::{
     BackendFailure, DLockGenerator, DistributedReentrantLock, Error, Event, GeneratorBuilder, Hold, HoldFuture, Holds,
-    LockProcessor, LossCause,
+    LockProcessor, LossCause, Term,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Barrier};
@@ -844,6 +845,37 @@ fn a_child_that_polls_gets_nothing_of_what_its_parent_was_granted() {
         assert!(hold.is_valid());
         awaited(hold.release_async()).unwrap();
         assert_eq!(scene.lab.leftovers(), [""; 0]);
+    });
+}
+
+/// Its parent's threads ring no alarm for it, and tell it no outcome.
+/// Shows: G3.
+#[test]
+fn a_child_that_polls_a_pause_or_a_release_is_told_that_it_was_forked() {
+    alone(concat!(module_path!(), "::a_child_that_polls_a_pause_or_a_release_is_told_that_it_was_forked"), || {
+        let scene = Scene::new();
+        let hold = awaited(scene.lock("x").hold_async()).unwrap();
+        let leader = scene.generator.leader("TEST", "leader").unwrap();
+        let mut leads = Some(Box::pin(leader.run_async(async |term: Term| {
+            scene.lab.delete("DLOCK_TEST_leader");
+            scene.lab.time.until("it is lost", || !term.is_valid());
+            term.lost().recv_timeout(HANG).unwrap();
+            ControlFlow::<()>::Continue(())
+        })));
+        let bell = Bell::new();
+        assert!(poll(leads.as_mut().unwrap(), &bell.waker).is_pending());
+        bell.wait();
+        assert!(look(leads.as_mut().unwrap()).is_pending(), "it pauses");
+        let releasing = scene.watch.stop_next(Kind::Release, When::Going);
+        let mut release = Some(Box::pin(hold.release_async()));
+        assert!(look(release.as_mut().unwrap()).is_pending());
+        releasing.wait();
+        assert!(in_child(|| {
+            assert!(matches!(look(&mut leads.take().unwrap()), Poll::Ready(Err(Error::Forked))));
+            assert!(matches!(look(&mut release.take().unwrap()), Poll::Ready(Err(Error::Forked))));
+        }));
+        releasing.open();
+        awaited(release.unwrap()).unwrap();
     });
 }
 
