@@ -1,5 +1,7 @@
 //! Messages on standard error: as text, or as JSON.
 
+pub(crate) mod queue;
+
 use clap::ValueEnum;
 use log::Level;
 use redis_dlock::{DelayedRelease, Party};
@@ -77,12 +79,27 @@ pub(crate) fn complain(message: &str) {
 
 /// Prints a message. Does nothing if nobody can read it.
 pub(crate) fn tell(level: Level, message: &str, holder: Option<&HolderFields>) {
-    let line = match FORMAT.get() {
-        Some(LogFormat::Json) => document(level, message, holder),
-        _ => format!("dlock: {message}"),
-    };
-    // One write, so that messages of several processes do not mix.
-    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    if let Some(line) = queue::take(line(level, message, holder)) {
+        write(&line);
+    }
+}
+
+/// Prints the message with which this process ends, and waits for a reader that stands still. Nothing is at stake any more.
+pub(crate) fn tell_at_the_end(level: Level, message: &str, holder: Option<&HolderFields>) {
+    queue::finish();
+    write(&line(level, message, holder));
+}
+
+fn line(level: Level, message: &str, holder: Option<&HolderFields>) -> String {
+    match FORMAT.get() {
+        Some(LogFormat::Json) => document(level, message, holder) + "\n",
+        _ => format!("dlock: {message}\n"),
+    }
+}
+
+/// Writes a line at once, so that messages of several processes do not mix.
+fn write(line: &str) {
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Returns the message as a document, with the known fields of its subject.

@@ -1,6 +1,6 @@
 //! Exit statuses, and the failures that have them.
 
-use crate::message::{HolderFields, tell, without_logins};
+use crate::message::{HolderFields, tell_at_the_end, without_logins};
 use log::Level;
 use redis_dlock::Error;
 use std::fmt::Display;
@@ -66,7 +66,7 @@ impl Failure {
 
     /// Prints the message, and returns the status.
     pub(crate) fn tell(&self) -> u8 {
-        tell(Level::Error, &self.message, self.holder.as_deref());
+        tell_at_the_end(Level::Error, &self.message, self.holder.as_deref());
         self.status
     }
 

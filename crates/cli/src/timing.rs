@@ -66,8 +66,8 @@ pub(crate) const FREE_LOOKS: RangeInclusive<Duration> = Duration::from_millis(10
 /// `--timeout`.
 pub(crate) const LOOK_LATE: Duration = Duration::from_secs(1);
 
-/// How long the end of `dlock run` waits for the last lines of the library, if nobody reads them.
-pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(100);
+/// How long the end of `dlock run` waits for its last messages, if nobody reads them.
+pub(crate) const LOGGED_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long `dlock run --verbose` waits before it names the holder.
 pub(crate) const WAIT_TOLD: Duration = Duration::from_secs(1);

@@ -16,6 +16,8 @@
 //!   command, a signal ends `dlock` a second later, even if the main thread still waits for the store. After a signal that the command has got,
 //!   `dlock` ends at most two seconds after the command. Without a signal, `dlock` waits for a store that does not answer for the time limit of one
 //!   command, and for at least two seconds.
+//! * *No thread waits for a reader of standard error* from the moment at which the lock may be acquired until it is released: a thread `dlock-log` writes
+//!   the messages (`message/queue.rs`). So neither a renewal nor the end of the command is late because of a terminal that was stopped by Ctrl-S.
 //! * *The launcher is started by the main thread*, because the kernel treats the end of the thread that started a process as the death of its parent.
 //! * *`dlock` adopts orphans* (`PR_SET_CHILD_SUBREAPER`), so that it sees the last process of the group end, and every daemon: as long as one lives,
 //!   it has a child (`daemons.rs`). It releases the lock only after that.
@@ -47,7 +49,7 @@ mod supervise;
 mod terminal;
 
 use crate::args::{OnLost, Run};
-use crate::message::{self, say};
+use crate::message::{self, queue, say};
 use crate::settings::{Reach, Settings};
 use crate::status::{self, Failure};
 use crate::store::Builder;
@@ -116,11 +118,10 @@ impl Helpers {
 pub(crate) fn run(reach: &Reach, wanted: &Run, others: Option<Result<Helpers, Failure>>) -> u8 {
     let others = others.unwrap_or_else(|| Err(Failure::new(status::SYSTEM, "`run` is not among the arguments")));
     let ended = others.map_err(NoCommand::Failure).and_then(|others| try_run(reach, wanted, others));
-    library::finish();
+    queue::finish();
     match ended {
-        Ok(RunEnd { status, interrupted: None }) => status,
-        Ok(RunEnd { status, interrupted: Some(signal) }) => {
-            signals::die_of(signal);
+        Ok(RunEnd { status, interrupted }) => {
+            interrupted.into_iter().for_each(signals::die_of);
             status
         }
         Err(NoCommand::Signal(signal)) => signals::end_by(signal),
@@ -166,6 +167,7 @@ fn try_run(reach: &Reach, wanted: &Run, others: Helpers) -> Result<RunEnd, NoCom
     let (events, inbox) = channel();
     let cancel = CancelToken::new();
     signals.listen(events.clone(), cancel.clone())?;
+    queue::begin();
     library::hear(wanted.verbose);
     connect(builder, events, limit)?;
 

@@ -5,7 +5,7 @@
 
 use super::terminal::Terminal;
 use super::{RunEvent, group};
-use crate::message::say;
+use crate::message::{queue, say};
 use crate::status::{self, Failure};
 use crate::threads;
 use crate::timing;
@@ -143,7 +143,9 @@ fn end_after(time: Duration, asked: SignalTarget, end: impl FnOnce() -> u8 + Sen
         thread::sleep(time);
         // Otherwise the command has begun at the same time, and gets the signal.
         if target() == asked {
-            process::exit(end().into());
+            let status = end();
+            queue::finish();
+            process::exit(status.into());
         }
     };
     // Without the thread, the end takes as long as the store takes.
@@ -166,6 +168,7 @@ pub(super) fn end_by(signal: Signal) -> u8 {
 
 /// Lets the signal end this process as if it had no handler. Unless a shell sees that, it goes on with its script or loop.
 pub(super) fn die_of(signal: Signal) {
+    queue::finish();
     let _ = SigSet::from(signal).thread_unblock();
     let _ = raise(signal);
 }

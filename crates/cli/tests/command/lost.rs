@@ -3,8 +3,10 @@
 use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
 use super::support::Proxy;
 use super::support::crew::{eventually, spawn};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::Signal;
 use std::fs;
+use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::time::Duration;
 
 const WORK: &str = "echo $$ > pid; trap 'echo told > told; exit 0' TERM; while :; do sleep 0.01; done";
@@ -60,6 +62,44 @@ fn a_server_that_stands_still_or_dies_ends_the_command_at_the_end_of_the_lease<S
             eventually("the lock is free", || !kit.is_locked());
         }
     }
+}
+
+/// Somebody has stopped the terminal with Ctrl-S, or a pager reads no more.
+#[test]
+fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+    let kit = Kit::new();
+    let shell = "trap 'exit 3' TERM; trap 'exit 8' USR1; echo $$ > pid; until [ -e go ]; do sleep 0.01; done";
+    let delete: fn(&Kit) = |kit| kit.server.run(&["DEL", KEY]);
+    let go: fn(&Kit) = |kit| fs::write(kit.path("go"), "").unwrap();
+    let go_unheard: fn(&Kit) = |kit| {
+        kit.server.signal(Signal::STOP);
+        fs::write(kit.path("go"), "").unwrap();
+    };
+    for (options, act, status) in [
+        (&[][..], delete, 66),
+        (&["--on-lost", "kill -USR1 $DLOCK_PID"], delete, 8),
+        (&["--verbose"], go, 0),
+        (&["--verbose"], go_unheard, 0),
+    ] {
+        ["pid", "go"].iter().for_each(|name| drop(fs::remove_file(kit.path(name))));
+        let (_reader, full) = full_pipe();
+        let running = kit.run(options, shell).stderr(full).start_quietly();
+        let group = kit.pid_of("pid");
+        act(&kit);
+        running.end().expect(status);
+        assert!(!lives(group));
+        kit.server.signal(Signal::CONT);
+        eventually("the lock is free", || !kit.is_locked());
+    }
+}
+
+/// A pipe that has no room for another byte.
+fn full_pipe() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b'.'; 4096]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (reader, writer)
 }
 
 /// As the library logs it, for the first attempt. Whoever reads it in time can mend the server before the loss.
