@@ -30,7 +30,7 @@ pub(super) struct Examination {
     pub(super) tag: Option<u32>,
     /// How many replicas must acknowledge a lock.
     pub(super) acks: u32,
-    /// The name of a lock of this server that nobody uses.
+    /// A key of this server that no lock has.
     pub(super) key: String,
     /// The addresses of the server's replicas, as the server tells them.
     pub(super) replicas: Vec<(String, u16)>,
@@ -40,7 +40,7 @@ pub(super) struct Examination {
 
 /// Examines the server, or each master of a Cluster, and their replicas. The findings are in the order in which they should be mended.
 ///
-/// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor_…`. It belongs to no lock, and expires after ten seconds if it
+/// Blocks for at most `limit` a server. Writes one key for a moment, `DLOCK_doctor-…`. It belongs to no lock, and expires after ten seconds if it
 /// cannot be removed.
 pub(super) fn examine(store: &RedisLockProcessor, settings: &Settings, limit: Duration) -> Vec<Finding> {
     let servers = match store.servers(limit) {
@@ -87,8 +87,9 @@ fn unreachable(server: String, error: &Error) -> Vec<Finding> {
 impl Examination {
     fn of(server: Server, part: Part, acks: u32, limit: Duration) -> Self {
         let tag = server.hash_tag();
-        let place = tag.map_or_else(String::new, |tag| format!("{{{tag}}}_"));
-        let key = format!("DLOCK_doctor_{place}{}", std::process::id());
+        let place = tag.map_or_else(String::new, |tag| format!("{{{tag}}}-"));
+        // The key of a lock has a `_` between its type and its target.
+        let key = format!("DLOCK_doctor-{place}{}", std::process::id());
         let findings = Findings::of(server.address());
         Self { server, part, tag, acks, key, replicas: Vec::new(), deadline: timing::after(limit), findings }
     }

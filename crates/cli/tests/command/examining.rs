@@ -1,10 +1,12 @@
 //! What an operator is told of a server: each thing that could cost a lock, on a server that really has it.
 
-use super::kit::{Start, bare};
+use super::kit::{Killed, Start, bare};
 use super::support::cluster::{Cluster, Plan};
 use super::support::crew::eventually;
 use super::support::{Proxy, RedisServer, free_port};
 use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// A finding, as `dlock doctor --json` prints it.
@@ -107,6 +109,20 @@ fn a_server_in_good_order_is_told_to_be_so_and_left_as_it_was() {
     let findings = examine(&replica.url());
     is_wrong(&findings, "role", "is a replica");
     assert!(of(&findings, "writes").is_empty(), "{findings:#?}");
+}
+
+/// Not even one whose name is the number of the examining process.
+#[test]
+fn no_lock_is_touched() {
+    let server = RedisServer::start();
+    let mut doctor = Command::new("sh");
+    doctor.args(["-c", "read go; exec \"$0\" doctor", env!("CARGO_BIN_EXE_dlock")]).env("DLOCK_URL", server.url());
+    let mut doctor = Killed(doctor.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    let key = format!("DLOCK_doctor_{}", doctor.0.id());
+    server.run::<()>(&["SET", &key, "holder"]);
+    doctor.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(doctor.0.wait().unwrap().success());
+    assert_eq!(server.run::<Option<String>>(&["GET", &key]).as_deref(), Some("holder"));
 }
 
 /// Each right of the line in the manual, and that no other one is needed.

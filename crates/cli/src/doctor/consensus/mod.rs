@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Where locks write: the lock and its waiters, messages, marks of sessions, records, orders that broke a hold. An examination adds a name of its
 /// own.
-const PLACES: [&str; 5] = ["DLOCK_doctor_", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
+const PLACES: [&str; 5] = ["DLOCK_doctor-", ".inbox/doctor-", ".session/doctor-", ".client/doctor-", ".broken/doctor-"];
 
 /// How many writes are measured. The median counts.
 const TIMES: usize = 5;
