@@ -112,9 +112,10 @@ impl<'a> Supervisor<'a> {
         self.end.is_none() || self.wanted.daemons == WithDaemons::Wait
     }
 
-    /// How long the command may go on without a renewal. `None` if a loss does not end it, or if it is ending already.
+    /// How long the command, or what it has left behind, may go on without a renewal. `None` if a loss does not end it, or is known.
     fn may_go_on_for(&self) -> Option<Duration> {
-        let watches = self.wanted.on_lost == OnLost::Stop && self.is_at_work() && matches!(self.ending, GroupEnd::No);
+        let runs = self.is_at_work() || matches!(self.ending, GroupEnd::Asked { .. });
+        let watches = self.wanted.on_lost == OnLost::Stop && runs && !self.is_lost;
         watches.then(|| self.held.remaining().saturating_sub(self.wanted.reserve(self.max_hold)))
     }
 
@@ -176,11 +177,11 @@ impl<'a> Supervisor<'a> {
     /// Reaps the children, and does what is due.
     fn look(&mut self) {
         self.reap();
-        if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
-            self.lose_now();
-        }
         if self.end.is_some() && matches!(self.ending, GroupEnd::No) {
             self.look_after_the_end();
+        }
+        if self.may_go_on_for().is_some_and(|left| left.is_zero()) {
+            self.lose_now();
         }
         let with_daemons = self.wanted.daemons != WithDaemons::Leave;
         match self.ending {
@@ -302,9 +303,12 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Ends the command, because the lock is lost.
+    /// Ends the command, because the lock is lost. What it has left behind, and is ending, gets no more time than the command would.
     fn lose_now(&mut self) {
-        if !self.is_lost && self.is_at_work() {
+        let grace = self.wanted.grace_after_loss(self.max_hold);
+        if let GroupEnd::Asked { until } = &mut self.ending {
+            *until = timing::after(grace).min(*until);
+        } else if !self.is_lost && self.is_at_work() {
             self.is_lost = true;
             match self.held.loss() {
                 Some(loss) => complain(&format!("{loss}; the command is ended")),
@@ -319,7 +323,7 @@ impl<'a> Supervisor<'a> {
                     complain(&format!("{what} is over in {left:.1?}; the command is ended"));
                 }
             }
-            self.end_all(self.wanted.grace_after_loss(self.max_hold));
+            self.end_all(grace);
         }
     }
 

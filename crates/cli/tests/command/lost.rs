@@ -1,6 +1,6 @@
 //! A lock that is lost while the command runs.
 
-use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
+use super::kit::{Ended, KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
 use super::support::Proxy;
 use super::support::crew::{eventually, spawn};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -185,12 +185,11 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
     kit.expect_free();
 }
 
-/// `dlock` is cut off from the server, and its command ignores the stop signal. Each command that holds the lock writes into one file, so that
+/// `dlock` is cut off from the server, and what the shell command has started ignores the stop signal. Each command that holds the lock writes into one file, so that
 /// the order shows whether two were inside. The second one is inside for longer than anything of the first one may be.
-fn is_over_when_its_lease_is(lease: &[&str]) {
+fn is_over_when_its_lease_is(lease: &[&str], shell: &str) -> Ended {
     let kit = Kit::new();
     let network = Proxy::to(kit.server.port(), Duration::ZERO);
-    let shell = "echo $$ > pid; trap '' TERM; while :; do echo first >> log; sleep 0.01; done";
     let first = kit.run(lease, shell).env("DLOCK_URL", network.url()).start();
     let group = kit.pid_of("pid");
     network.cut_off();
@@ -199,22 +198,32 @@ fn is_over_when_its_lease_is(lease: &[&str]) {
     while lives(group) {
         std::thread::sleep(Duration::from_millis(100));
     }
-    first.end().expect(66).says(["could not be renewed"]);
+    let first = first.end();
     second.end().expect(0);
     let log = fs::read_to_string(kit.path("log")).unwrap();
     let beside = log.lines().skip_while(|line| *line == "first").filter(|line| *line == "first").count();
     assert_eq!(beside, 0, "the first one wrote after the second one had begun");
+    first
 }
+
+/// Ignores the stop signal.
+const DEAF: &str = "echo $$ > pid; trap '' TERM; while :; do echo first >> log; sleep 0.01; done";
 
 #[test]
 fn a_command_that_ignores_the_stop_signal_has_ended_when_its_lease_is_over() {
-    is_over_when_its_lease_is(&["--lease", "6s"]);
+    is_over_when_its_lease_is(&["--lease", "6s"], DEAF).expect(66).says(["could not be renewed"]);
+}
+
+/// The command ends while the lease has less left than the grace.
+#[test]
+fn what_a_command_has_left_behind_has_ended_when_the_lease_is_over() {
+    is_over_when_its_lease_is(&["--lease", "6s"], &format!("({DEAF}) & sleep 3"));
 }
 
 #[test]
 #[ignore = "takes half a minute"]
 fn in_twenty_runs_at_the_defaults_nobody_is_inside_beside_another() {
-    let runs: Vec<_> = (0..20).map(|_| spawn(|| is_over_when_its_lease_is(&[]))).collect();
+    let runs: Vec<_> = (0..20).map(|_| spawn(|| drop(is_over_when_its_lease_is(&[], DEAF).expect(66)))).collect();
     // Longer than a hang, because a lease is.
     while !runs.iter().all(|run| run.is_finished()) {
         std::thread::sleep(Duration::from_millis(100));
