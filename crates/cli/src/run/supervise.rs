@@ -121,7 +121,12 @@ impl<'a> Supervisor<'a> {
 
     /// Returns when no process is left that has to end.
     pub(crate) fn until_the_end(mut self, inbox: &Receiver<RunEvent>) -> RunEnd {
-        while !self.is_over() {
+        loop {
+            // The first look is for what has happened during the wait for the lock.
+            self.look();
+            if self.is_over() {
+                break;
+            }
             match self.next(inbox) {
                 Ok(RunEvent::Signal(Signal::SIGCHLD)) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(RunEvent::Signal(Signal::SIGCONT)) => self.go_on(),
@@ -132,7 +137,6 @@ impl<'a> Supervisor<'a> {
                 // The thread that waits for signals never ends before the process does.
                 Err(RecvTimeoutError::Disconnected) => self.end_all(self.wanted.grace()),
             }
-            self.look();
         }
         if self.wanted.daemons == WithDaemons::Leave && self.daemons.any() {
             self.daemons.say(self.group, "these run on without the lock");

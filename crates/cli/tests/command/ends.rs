@@ -1,8 +1,8 @@
 //! Nothing of the command's process group is left, however `dlock` ends.
 
-use super::kit::{Kit, Start, lives};
+use super::kit::{Kit, Start, children, lives, state};
 use super::support::crew::eventually;
-use rustix::process::{Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs;
 
 #[test]
@@ -91,17 +91,33 @@ fn nothing_is_left_when_a_waiting_dlock_is_killed() {
     let kit = Kit::new();
     let holder = kit.holder(&[]);
     let waiter = kit.queued(&[], "echo ran > ran");
-    let pid = waiter.pid().as_raw_nonzero();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    let children: Vec<_> = children.split_whitespace().map(str::to_owned).collect();
+    let children = children(waiter.pid());
     assert_eq!(children.len(), 2, "the launcher and the guard");
     waiter.signal(Signal::KILL);
     waiter.end();
     for child in children {
-        let stat = format!("/proc/{child}/stat");
-        eventually("its processes are gone", || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z ")));
+        eventually("its processes are gone", || matches!(state(child), None | Some('Z')));
     }
     holder.stop();
+    assert!(!kit.path("ran").exists());
+}
+
+#[test]
+fn a_launcher_that_is_killed_during_the_wait_is_a_command_that_was_killed() {
+    let kit = Kit::new();
+    for on_lost in ["stop", "warn"] {
+        let holder = kit.holder(&[]);
+        let waiter = kit.queued(&["--lease", "5m", "--on-lost", on_lost], "echo ran > ran");
+        let is_launcher = |pid: &Pid| {
+            let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap();
+            name == "dlock-launcher\n"
+        };
+        let launcher = children(waiter.pid()).into_iter().find(is_launcher).unwrap();
+        kill_process(launcher, Signal::KILL).unwrap();
+        holder.stop();
+        waiter.end().expect(137);
+        kit.expect_free();
+    }
     assert!(!kit.path("ran").exists());
 }
 
@@ -109,11 +125,9 @@ fn nothing_is_left_when_a_waiting_dlock_is_killed() {
 fn the_command_dies_with_dlock_even_without_the_guard() {
     let kit = Kit::new();
     let running = kit.run(&[], "echo $$ > pid; exec sleep 100").start();
-    let (group, dlock) = (kit.pid_of("pid"), running.pid().as_raw_nonzero());
-    let children = fs::read_to_string(format!("/proc/{dlock}/task/{dlock}/children")).unwrap();
-    let guard =
-        children.split_whitespace().map(|pid| pid.parse().unwrap()).find(|&pid| pid != group.as_raw_nonzero().get());
-    kill_process(rustix::process::Pid::from_raw(guard.unwrap()).unwrap(), Signal::KILL).unwrap();
+    let group = kit.pid_of("pid");
+    let guard = children(running.pid()).into_iter().find(|pid| *pid != group);
+    kill_process(guard.unwrap(), Signal::KILL).unwrap();
     running.signal(Signal::KILL);
     running.end();
     eventually("the command is gone", || !lives(group));

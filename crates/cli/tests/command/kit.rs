@@ -411,6 +411,12 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
+/// The children of the main thread of a process.
+pub(crate) fn children(pid: Pid) -> Vec<Pid> {
+    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", pid.as_raw_nonzero())).unwrap();
+    children.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
+}
+
 /// Whether a tool is there. Says so if it is not.
 pub(crate) fn is_there(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
