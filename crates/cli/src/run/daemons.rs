@@ -13,7 +13,7 @@ use std::fs;
 /// The processes outside the group: see the module.
 #[derive(Debug)]
 pub(crate) struct Daemons {
-    /// Processes of `dlock` itself: the guard, and what `--on-lost` runs.
+    /// Children that are none of the command's: the guard, the launcher of `--on-lost`, and those of a program that has become `dlock` by `exec`.
     own: Vec<Pid>,
     /// The processes that were asked to end. The others have begun since.
     asked: HashSet<Pid>,
@@ -21,18 +21,15 @@ pub(crate) struct Daemons {
 }
 
 impl Daemons {
-    pub(crate) fn beside(guard: Pid) -> Self {
-        Self { own: vec![guard], asked: HashSet::new(), is_said: false }
+    /// Those of a command that is about to begin as this process: whatever other child there is belongs to somebody else.
+    pub(crate) fn of(command: Pid) -> Self {
+        let own = children().into_iter().filter(|child| *child != command).collect();
+        Self { own, asked: HashSet::new(), is_said: false }
     }
 
-    /// Counts a process, and all that it starts, as one of `dlock` itself.
-    pub(crate) fn exclude(&mut self, process: Pid) {
-        self.own.push(process);
-    }
-
-    /// Undoes [`exclude`](Self::exclude): processes that it has left behind belong to the command.
-    pub(crate) fn include(&mut self, process: Pid) {
-        self.own.retain(|own| *own != process);
+    /// Notes that a child has ended. Processes that it has left behind belong to the command, and so may the next one with its number.
+    pub(crate) fn child_ended(&mut self, ended: Pid) {
+        self.own.retain(|own| *own != ended);
     }
 
     /// Returns whether such a process is left after the command has ended. Every run asks, so this only looks at the children of this process.

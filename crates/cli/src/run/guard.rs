@@ -48,10 +48,6 @@ impl Guard {
         Ok(Self { pid, process: pidfd_open(pid, PidfdFlags::empty())?, line: Some(line.into()), is_told: false })
     }
 
-    pub(crate) fn pid(&self) -> Pid {
-        Pid::from_raw(self.pid.as_raw_nonzero().get())
-    }
-
     /// Tells the guard which group to guard, and how to end it. From then on the group ends with `dlock`.
     pub(crate) fn protect(&mut self, group: Group, stop_signal: Signal, grace: Duration) -> Result<(), Failure> {
         let orders = format!("{} {} {}\n", group.0, stop_signal as i32, grace.as_millis());

@@ -55,7 +55,6 @@ use crate::status::{self, Failure};
 use crate::store::Builder;
 use crate::threads;
 use crate::timing;
-use daemons::Daemons;
 use guard::Guard;
 use launch::{Launcher, Orders};
 use narrator::Narrator;
@@ -396,7 +395,7 @@ fn supervise(
         stop_signal: wanted.stop_signal,
         words: wanted.command.len(),
     };
-    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, Daemons::beside(guard.pid()), held, max_hold);
+    let mut supervisor = Supervisor::new(wanted, orders, group, on_lost, held, max_hold);
     signals::command_begins();
     supervisor.begin();
     launcher.open_gate(orders);

@@ -77,13 +77,9 @@ impl<'a> Supervisor<'a> {
         orders: Orders<'a>,
         group: Group,
         on_lost: Option<Launcher>,
-        mut daemons: Daemons,
         held: &'a DLockGuard<'a>,
         max_hold: Option<Duration>,
     ) -> Self {
-        if let Some(launcher) = &on_lost {
-            daemons.exclude(launcher.group().0);
-        }
         Self {
             wanted,
             orders,
@@ -97,7 +93,7 @@ impl<'a> Supervisor<'a> {
             is_lost: false,
             hook: on_lost.map_or(OnLostCommand::None, OnLostCommand::Ready),
             hook_until: None,
-            daemons,
+            daemons: Daemons::of(group.0),
             stops_own: false,
         }
     }
@@ -234,6 +230,9 @@ impl<'a> Supervisor<'a> {
 
     fn child_changed(&mut self, pid: Pid, status: WaitStatus) {
         let (is_command, has_stopped) = (pid == self.group.0, status.stopped());
+        if !has_stopped {
+            self.daemons.child_ended(pid);
+        }
         if is_command && has_stopped {
             if let Some(Ok(signal)) = status.stopping_signal().map(Signal::try_from) {
                 self.child_stopped(signal);
@@ -246,7 +245,6 @@ impl<'a> Supervisor<'a> {
             && !has_stopped
         {
             self.hook = OnLostCommand::None;
-            self.daemons.include(pid);
         }
     }
 

@@ -1,9 +1,10 @@
 //! Processes that leave the command's process group: by `setsid`, by a double fork, as a job of a shell. And the command of `--on-lost`.
 
-use super::kit::{KEY, Kit, Start, state};
+use super::kit::{KEY, Kit, Start, children, state};
 use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::process::Command;
 
 /// The ways out of the process group. Each runs the script `daemon`, and the command goes on.
 const WAYS: [(&str, &str); 3] = [
@@ -82,10 +83,7 @@ fn a_daemon_is_waited_for_if_that_is_wanted() {
     // A signal is for whoever is waited for.
     let running = kit.run(&["--daemons", "wait"], &command(&kit, WAYS[0].1, SLEEPS)).start();
     let daemon = kit.pid_of("pid");
-    eventually("the command has ended", || {
-        let children = format!("/proc/{0}/task/{0}/children", running.pid().as_raw_nonzero());
-        fs::read_to_string(children).unwrap().split_whitespace().any(|pid| pid == daemon.as_raw_nonzero().to_string())
-    });
+    eventually("the command has ended", || children(running.pid()).contains(&daemon));
     running.signal(Signal::TERM);
     running.end().expect(3);
     assert!(is_gone(daemon));
@@ -141,4 +139,22 @@ fn the_command_of_a_loss_is_waited_for_within_the_grace() {
     kit.server.run::<()>(&["DEL", KEY]);
     running.end().expect(3);
     assert!(is_gone(kit.pid_of("hook")) && !kit.path("told").exists());
+}
+
+/// A shell that becomes `dlock` by `exec` leaves it its own children, such as the `tee` of `exec > >(tee log)`.
+#[test]
+fn children_from_before_the_run_are_no_daemons_of_the_command() {
+    let kit = Kit::new();
+    for daemons in ["stop", "wait", "leave"] {
+        let _ = fs::remove_file(kit.path("pid"));
+        let shell = "sh -c 'echo $$ > pid; exec sleep 100' > /dev/null 2>&1 & exec \"$@\"";
+        let run = kit.run(&["--daemons", daemons], "until [ -s pid ]; do sleep 0.01; done; exit 3");
+        let mut dlock = Command::new("sh");
+        dlock.args(["-c", shell, "sh"]).arg(run.get_program()).args(run.get_args()).current_dir(kit.home.path());
+        let ended = dlock.env("DLOCK_URL", kit.server.url()).end().expect(3);
+        let earlier = kit.pid_of("pid");
+        assert!(!is_gone(earlier) && ended.err.is_empty(), "{daemons}: {ended:?}");
+        kill_process(earlier, Signal::KILL).unwrap();
+        kit.expect_free();
+    }
 }
