@@ -1,7 +1,8 @@
 //! The signals that `dlock` receives.
 //!
 //! They are blocked before any thread begins, and one thread waits for them. A signal that was ignored at the start (by `nohup`, or by a
-//! shell that put the job into the background) stays ignored, even by the command.
+//! shell that put the job into the background) stays ignored, even by the command. SIGPIPE never is: Rust's runtime ignores it before `main`, so
+//! nobody knows whether it was ignored before, and `Command` gives the command its default action.
 
 use super::terminal::Terminal;
 use super::{RunEvent, group};
