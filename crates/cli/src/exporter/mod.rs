@@ -113,25 +113,30 @@ impl<'a> Scraper<'a> {
     fn list(&mut self) -> Result<Vec<ListedLock>, Failure> {
         let (tell, told) = mpsc::channel();
         let (settings, connection) = (self.settings.clone(), self.connection.clone());
+        let until = Instant::now() + timing::LISTED_WITHIN;
         let list = move || {
-            let _ = tell.send(list(&settings, connection));
+            let _ = tell.send(list(&settings, connection, until));
         };
         threads::start("dlock-list", list)?;
-        let late = |_| {
-            let within = timing::LISTED_WITHIN;
-            Failure::new(UNREACHABLE, format!("the server has not told of its locks within {within:?}"))
-        };
-        let (connection, locks) = told.recv_timeout(timing::LISTED_WITHIN).map_err(late)??;
+        let left = until.saturating_duration_since(Instant::now());
+        let (connection, locks) = told.recv_timeout(left).unwrap_or_else(|_| Err(late()))?;
         self.connection = Some(connection);
         Ok(locks?)
     }
 }
 
-/// Connects if necessary, and lists all locks. Fails if a part of the store does not answer, because the list would be incomplete.
-fn list(settings: &Settings, connection: Option<Connection>) -> Result<Listed, Failure> {
+/// Connects if necessary, and lists all locks. Fails if a part of the store does not answer, because the list would be incomplete, and at `until`,
+/// when nobody waits for the list any more.
+fn list(settings: &Settings, connection: Option<Connection>, until: Instant) -> Result<Listed, Failure> {
     let connection = connection.map_or_else(|| connect(settings), Ok)?;
-    let locks = connection.generator.list("*").collect();
-    Ok((connection, locks))
+    let is_late = || Instant::now() >= until;
+    let locks = connection.generator.list("*").take_while(|_| !is_late()).collect();
+    if is_late() { Err(late()) } else { Ok((connection, locks)) }
+}
+
+fn late() -> Failure {
+    let within = timing::LISTED_WITHIN;
+    Failure::new(UNREACHABLE, format!("the server has not told of its locks within {within:?}"))
 }
 
 fn connect(settings: &Settings) -> Result<Connection, Failure> {

@@ -1,7 +1,9 @@
 //! `dlock exporter`, read by a parser of Prometheus' format.
 
 use super::kit::{KEY, Kit, KitOn, Running, Site, Start, on_each_site};
+use super::support::Proxy;
 use super::support::crew::{HANG, eventually};
+use super::support::proxy::Way;
 use openmetrics_parser::prometheus::parse_prometheus;
 use openmetrics_parser::{MetricNumber, PrometheusValue};
 use rustix::process::Signal;
@@ -258,6 +260,29 @@ fn a_server_that_hangs_is_a_figure_for_all_who_ask_meanwhile() {
     assert!(fs::read_to_string(kit.path("said")).unwrap().contains("within 5s"));
     kit.server.signal(Signal::CONT);
     eventually("it answers", || exporter.scrape()["dlock_store_up"] == 1.0);
+}
+
+/// Otherwise each scrape of a slow server would leave it one more listing to answer.
+#[test]
+fn a_listing_that_is_too_late_ends() {
+    let kit = Kit::new();
+    let fill = "for n = 1, 20000 do redis.call('SET', 'DLOCK_JOB_' .. n, 'host-1-ff-' .. n, 'PX', 6000000) end";
+    kit.server.run::<()>(&["EVAL", fill, "0"]);
+    let network = Proxy::to(kit.server.port(), Duration::ZERO);
+    let exporter = Exporter::start(&kit, &["--io-timeout", "1m", "--url", &network.url()]);
+    let scans = || {
+        let stats: String = kit.server.run(&["INFO", "commandstats"]);
+        let of_scan = stats.split("cmdstat_scan:calls=").nth(1).and_then(|rest| rest.split(',').next());
+        of_scan.map_or(0, |calls| calls.parse::<u64>().unwrap())
+    };
+    assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+    let whole = scans();
+    assert!(whole >= 20, "{whole}");
+    network.delay(Way::ToClient, Duration::from_millis(700));
+    assert_eq!(exporter.scrape()["dlock_store_up"], 0.0);
+    network.delay(Way::ToClient, Duration::ZERO);
+    assert_eq!(exporter.scrape()["dlock_store_up"], 1.0);
+    assert!(scans() < 2 * whole + whole / 2, "the late listing went on: {} of {whole}", scans());
 }
 
 fn a_lease_of_which_nobody_knows_the_rest_is_not_counted_as_far_from_its_end<S: Site>(kit: &mut KitOn<S>) {
