@@ -280,6 +280,7 @@ impl<'a> Supervisor<'a> {
     /// Called when `dlock` was continued.
     fn go_on(&mut self) {
         self.stops_own = false;
+        self.terminal.look(self.group);
         if self.wanted.on_lost == OnLost::Stop && !self.held.is_valid() {
             // The group is only continued so that it can end.
             return self.lose_now();

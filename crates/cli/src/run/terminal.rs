@@ -39,6 +39,11 @@ impl Terminal {
         self.is_given
     }
 
+    /// Notes whether the command still has the foreground, after a stop in which a shell may have taken it.
+    pub(crate) fn look(&mut self, command: Group) {
+        self.is_given = self.file.as_ref().is_some_and(|file| tcgetpgrp(file) == Ok(command.0));
+    }
+
     /// Gives the command the foreground when it begins or continues.
     pub(crate) fn share(&mut self, with: Group) {
         if self.at_once {

@@ -3,6 +3,7 @@
 use super::kit::{Kit, lives, state, with_default_signals};
 use super::support::crew::{HANG, eventually};
 use rexpect::session::{PtySession, spawn_command};
+use rustix::process::{Signal, kill_process};
 use std::process::Command;
 
 const PROMPT: &str = "prompt>";
@@ -147,6 +148,27 @@ fn ctrl_z_stops_both_and_fg_and_bg_continue_them() {
     answers(&mut session, "a line", "read a line");
     session.exp_string(PROMPT).unwrap();
     assert!(type_line(&mut session, "echo status $?").contains("status 0"));
+    kit.expect_free();
+}
+
+/// The shell takes the terminal when `dlock` stops, and whoever continues `dlock` alone gives it nothing.
+#[test]
+fn a_dlock_that_is_stopped_and_continued_alone_leaves_the_terminal_to_the_shell() {
+    let (kit, mut session) = terminal();
+    let work = "echo $PPID > dlock; echo $$ > pid; until [ -e go ]; do sleep 0.01; done";
+    session.send_line(&format!("$dlock run JOB x -- sh -c '{work}'")).unwrap();
+    let dlock = kit.pid_of("dlock");
+    kit.pid_of("pid");
+    kill_process(dlock, Signal::STOP).unwrap();
+    session.exp_string("Stopped").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    kill_process(dlock, Signal::CONT).unwrap();
+    session.send_line("sh -c 'echo $$ > reader; read -r line; echo read $line'").unwrap();
+    kit.pid_of("reader");
+    std::fs::write(kit.path("go"), "").unwrap();
+    eventually("dlock has ended", || matches!(state(dlock), None | Some('Z')));
+    answers(&mut session, "a line", "read a line");
+    session.exp_string(PROMPT).unwrap();
     kit.expect_free();
 }
 
