@@ -73,7 +73,9 @@ fn finds_it_done(lock: &DistributedReentrantLock) -> bool {
 
 /// Returns a text that says how long a lock is kept, by whom, and whether the command is done.
 pub(crate) fn in_words(ended: &DelayedRelease, remaining: Option<Duration>) -> String {
-    let at = ended.ended_ago(remaining).and_then(|ago| SystemTime::now().checked_sub(ago)).map_or_else(String::new, at);
+    let ended_at = ended.ended_ago(remaining).and_then(|ago| SystemTime::now().checked_sub(ago));
+    // A mark may say any time, and a moment before 1970 cannot be written.
+    let at = ended_at.filter(|at| *at >= SystemTime::UNIX_EPOCH).map_or_else(String::new, at);
     let until = match remaining {
         Some(left) => format!("for {}", time(left)),
         None => "for a while".to_owned(),

@@ -119,6 +119,18 @@ fn what_is_kept_for_at_least_a_time_is_not_told_as_done() {
     assert_eq!(kit.run(&["--once-every", "1h"], "echo ran").end().expect(0).out, "ran\n");
 }
 
+/// A time that nobody can have meant.
+#[test]
+fn an_absurd_mark_is_told_without_a_moment() {
+    let kit = Kit::new();
+    let mark = "delayed-release locker=h-1-ff-1 delay=1800000000000000";
+    kit.server.run::<()>(&["SET", KEY, mark, "PX", "600000"]);
+    for options in [&["--no-wait"][..], &["-v", "--wait", "2s"]] {
+        let ended = kit.run(options, "echo ran").end().expect(65).says([": done, by "]);
+        assert_eq!(ended.err.matches("kept for 9m").count(), options.len().min(2), "{ended:?}");
+    }
+}
+
 #[test]
 fn who_cannot_keep_the_lock_says_that_the_job_may_be_done_again() {
     let kit = Kit::new();
