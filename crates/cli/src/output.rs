@@ -9,7 +9,13 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// Prints a text, with its colours if the output is a terminal that shows them. Returns whether somebody still reads: a reader that has gone away is
 /// no failure.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
-    write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
+    const ESCAPE: char = '\x1b';
+    // JSON has no colours, but may have U+007F in a name, which goes with the colours.
+    if text.contains(ESCAPE) {
+        write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
+    } else {
+        write(text.as_bytes())
+    }
 }
 
 /// Prints bytes as they are.

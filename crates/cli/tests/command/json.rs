@@ -160,6 +160,20 @@ fn a_lock_that_is_shown_has_these_fields() {
     assert_eq!(of_jvm, party(&Value::Null, &Value::Null));
 }
 
+/// A name may have any character.
+#[test]
+fn a_name_is_printed_as_it_is() {
+    let kit = Kit::new();
+    let key = "DLOCK_JOB_\u{7f}\u{1b}[1m\n\u{9b}\u{202e}é";
+    kit.server.run::<()>(&["SET", key, "host-1-ff-1"]);
+    let target = key.strip_prefix("DLOCK_JOB_").unwrap();
+    for words in [&["ls", "--json"][..], &["show", "JOB", target, "--json"]] {
+        assert_eq!(printed(&kit, words)[0]["key"], key, "{words:?}");
+    }
+    let watched = printed(&kit, &["watch", "--json", "--count", "1"]);
+    assert_eq!(watched[0]["locks"][0]["key"], key);
+}
+
 #[test]
 fn a_lock_in_its_delay_is_told_as_such() {
     let kit = Kit::new();
