@@ -3,7 +3,7 @@
 mod long;
 
 use crate::args::{Ls, Which};
-use crate::message::say;
+use crate::message::complain;
 use crate::output::{self, Columns, millis, one_line, time};
 use crate::settings::Settings;
 use crate::show;
@@ -34,7 +34,7 @@ pub(crate) fn list(settings: &Settings, wanted: &Ls) -> Result<u8, Failure> {
                 Some(Ok(lock)) if !seen.insert(lock.key.clone()) => {}
                 Some(Ok(lock)) => drop(locks.insert(lock.key.clone(), lock)),
                 Some(Err(error)) => {
-                    say(&error.to_string());
+                    complain(&error.to_string());
                     status = of(&error);
                 }
             }

@@ -201,12 +201,14 @@ fn a_verbose_run_says_what_goes_on() {
 #[test]
 fn messages_are_json_documents_if_that_is_wanted() {
     let kit = Kit::new();
+    kit.server.run::<()>(&["ACL", "SETUSER", "default", "-scan"]);
     for (words, status, level) in [
         (&["--log-format", "json", "run", "-v", "JOB", "x", "--", "true"][..], 0, "info"),
         (&["run", "JOB", "x", "--log-format=json", "--", "/not/there"], 127, "error"),
         (&["run", "JOB", "x", "--grace", "1h", "--log-format=json", "--", "true"], 0, "warn"),
         (&["--log-format", "json", "break", "JOB", "x", "--locker", "l"], 1, "error"),
         (&["--log-format", "json", "fly"], 64, "error"),
+        (&["--log-format", "json", "ls"], 68, "error"),
     ] {
         let ended = kit.dlock(words).end().expect(status);
         assert!(!ended.err.is_empty(), "{words:?}");
