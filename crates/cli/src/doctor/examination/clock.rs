@@ -69,5 +69,17 @@ fn tell_trips(examination: &mut Examination, trips: &[Duration]) {
 fn time(reply: &[String]) -> Option<SystemTime> {
     let [seconds, micros] = reply else { return None };
     let (seconds, micros): (u64, u64) = (seconds.parse().ok()?, micros.parse().ok()?);
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds) + Duration::from_micros(micros))
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_no_clock_shows_is_none() {
+        let of = |seconds: u64, micros: u64| time(&[seconds.to_string(), micros.to_string()]);
+        assert_eq!(of(1, 5), Some(SystemTime::UNIX_EPOCH + Duration::from_micros(1_000_005)));
+        assert_eq!([of(u64::MAX, 0), of(u64::MAX, 1_000_000)], [None, None]);
+    }
 }
