@@ -76,8 +76,8 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
         fs::write(kit.path("go"), "").unwrap();
     };
     for (options, act, status) in [
-        (&[][..], delete, 66),
-        (&["--on-lost", "kill -USR1 $DLOCK_PID"], delete, 8),
+        (&["--lease", "2s"][..], delete, 66),
+        (&["--lease", "2s", "--on-lost", "kill -USR1 $DLOCK_PID"], delete, 8),
         (&["--verbose"], go, 0),
         (&["--verbose"], go_unheard, 0),
     ] {
