@@ -35,6 +35,16 @@ enum OnLostCommand {
     Runs(Group),
 }
 
+impl OnLostCommand {
+    fn group(&self) -> Option<Group> {
+        match self {
+            Self::None => None,
+            Self::Ready(launcher) => Some(launcher.group()),
+            Self::Runs(group) => Some(*group),
+        }
+    }
+}
+
 /// The stages of ending the group and the daemons.
 #[derive(Clone, Copy, Debug)]
 enum GroupEnd {
@@ -240,10 +250,7 @@ impl<'a> Supervisor<'a> {
         } else if is_command {
             self.end = Some(status);
             self.hook_until = Some(timing::after(self.wanted.grace()));
-        } else if let OnLostCommand::Runs(group) = self.hook
-            && group.0 == pid
-            && !has_stopped
-        {
+        } else if self.hook.group() == Some(Group(pid)) && !has_stopped {
             self.hook = OnLostCommand::None;
         }
     }
@@ -293,16 +300,14 @@ impl<'a> Supervisor<'a> {
         if loss.key != self.orders.key {
             return;
         }
-        match &self.wanted.on_lost {
-            OnLost::Stop => self.lose_now(),
-            OnLost::Warn => complain(&format!("{loss}; the command goes on")),
-            OnLost::Run(text) => {
+        match (&self.wanted.on_lost, &mut self.hook) {
+            (OnLost::Stop, _) => self.lose_now(),
+            (OnLost::Run(text), OnLostCommand::Ready(launcher)) => {
                 complain(&format!("{loss}; the command goes on, and {text:?} is run"));
-                if let OnLostCommand::Ready(launcher) = &mut self.hook {
-                    launcher.open_gate(self.orders);
-                    self.hook = OnLostCommand::Runs(launcher.group());
-                }
+                launcher.open_gate(self.orders);
+                self.hook = OnLostCommand::Runs(launcher.group());
             }
+            _ => complain(&format!("{loss}; the command goes on")),
         }
     }
 

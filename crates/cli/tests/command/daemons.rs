@@ -1,6 +1,6 @@
 //! Processes that leave the command's process group: by `setsid`, by a double fork, as a job of a shell. And the command of `--on-lost`.
 
-use super::kit::{KEY, Kit, Start, children, state};
+use super::kit::{KEY, Kit, Start, children, launcher, state};
 use super::support::crew::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -157,4 +157,23 @@ fn children_from_before_the_run_are_no_daemons_of_the_command() {
         kill_process(earlier, Signal::KILL).unwrap();
         kit.expect_free();
     }
+}
+
+#[test]
+fn a_command_of_a_loss_that_was_killed_before_is_not_waited_for() {
+    let kit = Kit::new();
+    let mut dlock = kit.run(
+        &["--lease", "2s", "--on-lost", "echo ran > ran"],
+        "echo $$ > pid; until [ -e go ]; do sleep 0.01; done; exit 3",
+    );
+    let running = dlock.stderr(fs::File::create(kit.path("err")).unwrap()).start_quietly();
+    kit.pid_of("pid");
+    let launcher = launcher(running.pid());
+    kill_process(launcher, Signal::KILL).unwrap();
+    eventually("dlock has noticed it", || state(launcher).is_none());
+    kit.server.run::<()>(&["DEL", KEY]);
+    assert!(kit.line_of("err").ends_with("; the command goes on"));
+    fs::write(kit.path("go"), "").unwrap();
+    running.end().expect(3);
+    assert!(!kit.path("ran").exists());
 }

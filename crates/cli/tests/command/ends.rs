@@ -1,8 +1,8 @@
 //! Nothing of the command's process group is left, however `dlock` ends.
 
-use super::kit::{Kit, Start, children, lives, state};
+use super::kit::{Kit, Start, children, launcher, lives, state};
 use super::support::crew::eventually;
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process, kill_process_group};
 use std::fs;
 
 #[test]
@@ -108,12 +108,7 @@ fn a_launcher_that_is_killed_during_the_wait_is_a_command_that_was_killed() {
     for on_lost in ["stop", "warn"] {
         let holder = kit.holder(&[]);
         let waiter = kit.queued(&["--lease", "5m", "--on-lost", on_lost], "echo ran > ran");
-        let is_launcher = |pid: &Pid| {
-            let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap();
-            name == "dlock-launcher\n"
-        };
-        let launcher = children(waiter.pid()).into_iter().find(is_launcher).unwrap();
-        kill_process(launcher, Signal::KILL).unwrap();
+        kill_process(launcher(waiter.pid()), Signal::KILL).unwrap();
         holder.stop();
         waiter.end().expect(137);
         kit.expect_free();

@@ -417,6 +417,12 @@ pub(crate) fn children(pid: Pid) -> Vec<Pid> {
     children.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap()).unwrap()).collect()
 }
 
+/// A launcher of this `dlock`, which waits at its gate.
+pub(crate) fn launcher(dlock: Pid) -> Pid {
+    let name = |pid: Pid| fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).unwrap();
+    children(dlock).into_iter().find(|pid| name(*pid) == "dlock-launcher\n").unwrap()
+}
+
 /// Whether a tool is there. Says so if it is not.
 pub(crate) fn is_there(tool: &str) -> bool {
     let is_there = Command::new(tool).arg("--version").output().is_ok_and(|out| out.status.success());
