@@ -292,10 +292,10 @@ pub(crate) fn exit_wait(command_limit: Duration) -> Duration {
 /// The longest time-out that may be set for a connection. It keeps every sum of moments in range.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
 
-/// Returns the end of a limit that begins at `begin`. A limit beyond what the clock can express counts as a year.
+/// Returns the end of a limit that begins at `begin`. A limit counts as a year at most, so that the clock can express its end, and sums of it.
 #[cfg(feature = "redis")]
 pub(crate) fn end_of(limit: Duration, begin: Instant) -> Instant {
-    begin.checked_add(limit).unwrap_or_else(|| begin + Duration::from_secs(365 * 86_400))
+    begin + limit.min(Duration::from_secs(365 * 86_400))
 }
 
 // What people are told.

@@ -38,20 +38,22 @@ fn renewed_together(forgets_scripts: bool) {
         thread::sleep(Duration::from_millis(400));
     }
     let before = accepted(&mut admin);
-    cluster.nodes[0].stop();
-    for round in 0..5 {
-        if forgets_scripts {
-            redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
+    for limit in [Duration::from_millis(300), Duration::MAX] {
+        cluster.nodes[0].stop();
+        for round in 0..5 {
+            if forgets_scripts {
+                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut admin).unwrap();
+            }
+            let outcomes = store.run(&both, Limit::Attempt(limit));
+            assert!(outcomes[0].is_err(), "{outcomes:?}");
+            assert!(is_extended(&outcomes[1]), "{limit:?}, {round}: {outcomes:?}");
         }
-        let outcomes = store.run(&both, Limit::Attempt(Duration::from_millis(300)));
-        assert!(outcomes[0].is_err(), "{outcomes:?}");
-        assert!(is_extended(&outcomes[1]), "{round}: {outcomes:?}");
-    }
-    assert_eq!(accepted(&mut admin), before, "no connection of a node that answers is given up");
-    cluster.nodes[0].go_on();
-    let mut outcomes = store.run(&both, Limit::Attempt(LONG));
-    while !outcomes.iter().all(is_extended) {
-        outcomes = store.run(&both, Limit::Attempt(LONG));
+        assert_eq!(accepted(&mut admin), before, "no connection of a node that answers is given up");
+        cluster.nodes[0].go_on();
+        let mut outcomes = store.run(&both, Limit::Attempt(LONG));
+        while !outcomes.iter().all(is_extended) {
+            outcomes = store.run(&both, Limit::Attempt(LONG));
+        }
     }
 }
 

@@ -287,7 +287,7 @@ impl<C: Connector> Mux<C> {
                     // It hands the role on only now, because it goes on waiting and may be promoted again.
                     self.hand_on(self.state.lock(), true);
                 }
-                waited = self.wait(call, deadline + spare);
+                waited = self.wait(call, crate::timing::end_of(spare, deadline));
             }
         }
         self.load.fetch_sub(1, Ordering::Relaxed); // ORDERING: Relaxed: a count for `choose`.
