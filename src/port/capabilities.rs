@@ -46,8 +46,8 @@ pub trait WaitQueue: Send + Sync {
 
     /// Gets a client ready to hear grants of this key. It is called when a tenure is about to wait for a key that it [would not
     /// hear](Self::hears). It must not block for longer than `limit`; if that is zero, it must not block at all. Another thread may wait for
-    /// the messages of the client's inbox at the same time. If the client can hear grants only later, the inbox delivers a
-    /// [`Message::Changed`](super::Message::Changed) for the key at that moment. The default does nothing.
+    /// the messages of the client's inbox at the same time. If the client can hear grants only later, the inbox then delivers a
+    /// [`Message::Changed`](super::Message::Changed) or [`ChangedAmong`](super::Message::ChangedAmong) for the key. The default does nothing.
     ///
     /// # Errors
     ///

@@ -40,7 +40,7 @@ impl Listeners {
     /// The reason why it does not hear yet.
     pub(crate) fn get_ready_to_hear(&self, client: &str, key: &str, limit: Duration) -> Result<(), Error> {
         match self.look(client, Arc::clone) {
-            Some(subscriptions) => subscriptions.get_ready(slot_of(key.as_bytes()), key, limit),
+            Some(subscriptions) => subscriptions.get_ready(slot_of(key.as_bytes()), limit),
             None => Err(Error::backend(BackendFailure::NotExecuted, "the client has no open inbox")),
         }
     }

@@ -229,13 +229,12 @@ impl ClusterInbox {
             ServerPush::Message(payload) => self.messages.extend(message::parse(&payload)),
             ServerPush::Confirmed(slot) => {
                 // The slot is not wanted there any more. It is unsubscribed, so that no slot is heard on two connections (rule 1).
-                let Some(late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
+                let Some(is_late) = self.subscriptions.confirm(slot, subscriber.id) else { return Some(slot) };
                 // Only a confirmation proves that a place works. A connect alone does not: a proxy may accept connections for a node that is gone.
                 self.cooldowns.end(&subscriber.place);
                 self.detours.remove(&slot);
                 // The threads that went on without the subscription ask once more: a grant in between may have found no subscriber.
-                self.messages.extend(late.into_iter().map(|key| Message::Changed { key: Some(key) }));
-                if self.lost.remove(&slot) {
+                if self.lost.remove(&slot) || is_late {
                     self.note_change(slot, now);
                 }
             }

@@ -13,7 +13,7 @@
 //!    the subscription, the slot stays `Heard` for a moment. A tenure that queues meanwhile keeps its place in the queue for a second, as
 //!    every unheard tenure does. The threads that lock look at a slot under the mutex of a key, so no thread sends or waits under the mutex
 //!    of the slots.
-//! 3. *A thread that could not wait until its slot was `Heard` is told later*: the inbox delivers `Changed` for its key.
+//! 3. *A thread that could not wait until its slot was `Heard` is told later*: the inbox delivers `ChangedAmong` for the slot.
 
 use super::super::timing::{IDLE_SLOT, READY};
 use super::subscriber::SubscriberId;
@@ -61,8 +61,6 @@ struct SlotsState {
     slots: HashMap<Slot, SlotSubscription>,
     /// The slots that are `Off`, so that a message need not look at all slots.
     off: HashSet<Slot>,
-    /// Keys whose threads went on without hearing.
-    late: HashMap<Slot, HashSet<String>>,
     /// The connections that were opened for the listening thread, and the errors of failed connects.
     opened: Vec<Opened>,
     is_closed: bool,
@@ -79,6 +77,8 @@ struct SlotSubscription {
     needed_until: Instant,
     /// How many threads wait until it is heard.
     waiting: usize,
+    /// Whether a thread went on without hearing.
+    is_late: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,12 +168,12 @@ impl SlotSubscriptions {
         }
     }
 
-    /// Waits until the slot is heard, for at most `limit`. If it is heard only later, the inbox delivers `Changed` for the key.
+    /// Waits until the slot is heard, for at most `limit`. If it is heard only later, the inbox delivers `ChangedAmong` for its keys.
     ///
     /// # Errors
     ///
     /// The reason why it is not heard yet.
-    pub(crate) fn get_ready(&self, slot: Slot, key: &str, limit: Duration) -> Result<(), Error> {
+    pub(crate) fn get_ready(&self, slot: Slot, limit: Duration) -> Result<(), Error> {
         let now = Instant::now();
         let deadline = crate::timing::end_of(limit, now);
         let mut state = self.state.lock();
@@ -188,6 +188,7 @@ impl SlotSubscriptions {
                 failure: None,
                 needed_until: now,
                 waiting: 0,
+                is_late: false,
             }
         });
         // This comes before the wait: the look for idle slots must not remove this slot meanwhile.
@@ -215,16 +216,11 @@ impl SlotSubscriptions {
         };
         if let Some(subscription) = state.slots.get_mut(&slot) {
             subscription.waiting -= 1;
+            // This happens under the mutex of the last look, so a later confirmation finds it. The thread then asks once more: a grant in between
+            // may have found no subscriber.
+            subscription.is_late |= failure.is_some();
         }
-        match failure {
-            None => Ok(()),
-            Some(failure) => {
-                // This happens under the mutex of the last look, so a later confirmation finds the key here. The thread then asks once more: a grant
-                // in between may have found no subscriber.
-                state.late.entry(slot).or_default().insert(key.to_owned());
-                Err(failure)
-            }
-        }
+        failure.map_or(Ok(()), Err)
     }
 
     /// Takes the slots that are due to be subscribed. The caller must call [`ask`](Self::ask) or [`lose`](Self::lose) for each.
@@ -263,19 +259,19 @@ impl SlotSubscriptions {
         }
     }
 
-    /// Notes that the server has confirmed the subscription on a connection. Returns the keys whose threads went on without it; `None` if
-    /// the slot is not to be heard on that connection.
-    pub(super) fn confirm(&self, slot: Slot, subscriber: SubscriberId) -> Option<Vec<String>> {
+    /// Notes that the server has confirmed the subscription on a connection. Returns whether a thread went on without it; `None` if the slot
+    /// is not to be heard on that connection.
+    pub(super) fn confirm(&self, slot: Slot, subscriber: SubscriberId) -> Option<bool> {
         let mut state = self.state.lock();
         let subscription =
             state.slots.get_mut(&slot).filter(|subscription| subscription.phase.subscriber() == Some(subscriber))?;
         // Only the connection that was asked counts (rule 1). An earlier one may confirm late, and end a moment later.
         (subscription.phase, subscription.failures, subscription.failure) = (SlotPhase::Heard(subscriber), 0, None);
-        let late = state.late.remove(&slot).unwrap_or_default();
+        let is_late = std::mem::take(&mut subscription.is_late);
         self.show(&state, slot);
         drop(state);
         self.changed.notify_all();
-        Some(late.into_iter().collect())
+        Some(is_late)
     }
 
     /// Notes that the slot is not heard on a connection any more, or was not subscribed there, and is to be subscribed at `due`. Without a
@@ -328,7 +324,6 @@ impl SlotSubscriptions {
         for slot in &idle {
             state.slots.remove(slot);
             state.off.remove(slot);
-            state.late.remove(slot);
             self.show(&state, *slot);
         }
         idle
