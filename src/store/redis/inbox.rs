@@ -26,8 +26,8 @@ pub(crate) struct RedisInbox {
     breaker: Arc<Socket>,
     /// When the server last sent something.
     heard: Instant,
-    /// Whether a PING is unanswered.
-    pinged: bool,
+    /// When the PING was sent that is unanswered.
+    pinged: Option<Instant>,
     io_timeout: Duration,
 }
 
@@ -48,7 +48,7 @@ impl RedisInbox {
         io_timeout: Duration,
     ) -> Result<Self, Error> {
         let start = Instant::now();
-        let end = start.checked_add(limit).unwrap_or_else(|| start + endpoint.connect_timeout + io_timeout);
+        let end = end_of(limit, start);
         let mut link = endpoint.connect(end.min(start + endpoint.connect_timeout))?;
         let deadline = end.min(Instant::now() + io_timeout);
         let (channel, place) = (inbox_channel(client), endpoint.address.to_string());
@@ -62,7 +62,7 @@ impl RedisInbox {
             Value::Array(items) if matches!(items.first(), Some(Value::BulkString(kind)) if kind == b"subscribe") => {
                 let breaker = link.socket();
                 let heard = Instant::now();
-                Ok(Self { place, link: Some(link), breaker, heard, pinged: false, io_timeout })
+                Ok(Self { place, link: Some(link), breaker, heard, pinged: None, io_timeout })
             }
             Value::ServerError(e) => Err(endpoint.address.hide(classify(e, &channel))),
             other => {
@@ -81,16 +81,18 @@ impl RedisInbox {
                     return Ok(Some(message));
                 }
             }
-            let patience = self.heard + if self.pinged { SILENCE + self.io_timeout } else { SILENCE };
+            // The server has its time from the PING on: the client may not have read for a while before that.
+            let patience = self.pinged.map_or(self.heard + SILENCE, |pinged| pinged + self.io_timeout);
             if link.inbound.fill(Some(deadline.min(patience)))? {
                 self.heard = Instant::now();
-                self.pinged = false;
+                self.pinged = None;
             } else if Instant::now() >= patience {
-                if self.pinged {
+                if self.pinged.is_some() {
                     return Err(std::io::Error::new(ErrorKind::TimedOut, "the server did not answer a PING"));
                 }
-                link.outbound.send(&Packed::of(&["PING"]).bytes, Instant::now() + self.io_timeout)?;
-                self.pinged = true;
+                let now = Instant::now();
+                link.outbound.send(&Packed::of(&["PING"]).bytes, now + self.io_timeout)?;
+                self.pinged = Some(now);
             } else if Instant::now() >= deadline {
                 return Ok(None);
             }
@@ -125,3 +127,7 @@ impl Inbox for RedisInbox {
         Box::new(Arc::clone(&self.breaker))
     }
 }
+
+#[cfg(all(test, unix))]
+#[path = "../../../tests/white_box/store/redis/inbox.rs"]
+mod tests;
