@@ -215,9 +215,11 @@ impl Subscriber {
                         if self.answered(Asked::Subscribe(slot)) && self.slots.contains(&slot) {
                             return Some(ServerPush::Confirmed(slot));
                         }
-                        // This subscription is not wanted, so it is ended.
-                        if !self.leaving.contains(&slot) && !self.asked.contains(&Asked::Unsubscribe(slot)) {
-                            self.slots.remove(&slot);
+                        // This subscription is not wanted, so it is ended. For a slot that belongs here, an earlier confirmation has counted.
+                        if !self.slots.contains(&slot)
+                            && !self.leaving.contains(&slot)
+                            && !self.asked.contains(&Asked::Unsubscribe(slot))
+                        {
                             unwanted.words(&["SUNSUBSCRIBE", &slot_inbox_channel(slot, client)]);
                             self.asked.push_back(Asked::Unsubscribe(slot));
                         }
@@ -243,7 +245,7 @@ impl Subscriber {
     /// Takes in an error. A redirection names its slot. Any other error is taken for the reply to the oldest command, because replies come in
     /// the order of their commands. That may be the wrong command: if the server has ended a subscription by itself, that report may have
     /// been taken for the reply to a `SUNSUBSCRIBE`, whose error then counts for the next command. The next command's own confirmation is then
-    /// unexpected, so that its subscription is ended and made again.
+    /// unexpected: it ends the subscription, which is made again, or counts for a subscription that was made again before it came.
     fn take_in_error(&mut self, error: ServerError) -> Option<ServerPush> {
         let at = match redirected(&error) {
             Some(slot) => {

@@ -105,6 +105,22 @@ fn a_confirmation_that_nobody_counts_on_is_taken_back() {
     assert_eq!(pushed(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
 }
 
+/// The same, but the slot is subscribed again before the first confirmation comes, which then counts for the second subscription.
+#[test]
+fn a_confirmation_of_a_slot_that_is_heard_already_ends_nothing() {
+    let (mut subscriber, mut far) = subscriber();
+    subscriber.subscribe(&[1, 3], "c").expect("sent");
+    pushed(&mut subscriber, &mut far, &[push("ssubscribe", 1), push("ssubscribe", 3)]);
+    subscriber.unsubscribe(&[1], "c").expect("sent");
+    subscriber.subscribe(&[2], "c").expect("sent");
+    pushed(&mut subscriber, &mut far, &[push("sunsubscribe", 1), "-CLUSTERDOWN no\r\n".to_owned()]);
+    subscriber.subscribe(&[2], "c").expect("sent");
+    sent(&mut far);
+    let words = [push("ssubscribe", 2), push("ssubscribe", 2)];
+    assert_eq!(pushed(&mut subscriber, &mut far, &words), [ServerPush::Confirmed(2)]);
+    assert!(subscriber.slots.contains(&2) && subscriber.asked.is_empty(), "{:?}", subscriber.asked);
+}
+
 /// A slot that another node owns by a newer map is left: the answer that is under way counts no more.
 #[test]
 fn a_slot_that_was_left_is_confirmed_no_more() {
