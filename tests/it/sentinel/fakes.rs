@@ -156,6 +156,21 @@ fn one_that_hangs_forgets_or_talks_rubbish_does_not_keep_the_others_from_answeri
     assert!(matches!(DLockGenerator::connect(&url(&[&forgetful])), Err(Error::InvalidConfig { what: "service", .. })));
 }
 
+/// A Sentinel that does not answer is not one of those that a client hears before it begins, and one answer is enough if there are no more.
+/// Shows: S1.
+#[test]
+fn a_client_that_begins_hears_more_than_half_of_them_if_so_many_answer() {
+    let servers = [(); 2].map(|()| RedisServer::start());
+    let [a, b] = servers.each_ref().map(RedisServer::port);
+    let begins_on = |says: [Says; 3]| {
+        let fakes = says.map(Fake::start);
+        let generator = DLockGenerator::connect(&url(&fakes.each_ref())).unwrap();
+        who_has(&generator, &servers.each_ref())
+    };
+    assert_eq!(begins_on([Says::Nothing, Says::Master(a, 4), Says::Master(b, 5)]), 1);
+    assert_eq!(begins_on([Says::Nothing, Says::Master(a, 4), Says::Nothing]), 0);
+}
+
 /// Two servers with their ports, three fakes that name the first of them, and a client that follows.
 fn followed() -> ([RedisServer; 2], [u16; 2], [Fake; 3], DLockGenerator) {
     let servers = [(); 2].map(|()| RedisServer::start());

@@ -172,21 +172,23 @@ impl Sentinels {
         // After that, a client that begins takes the answer that it has: the other half of the time is for the connect.
         let half = begin + deadline.saturating_duration_since(begin) / 2;
         let (mut unknown, mut failures) = (0, Vec::new());
+        let (mut answers, mut last) = (0, first);
         for n in 0..all.len() {
             let index = (first + n) % all.len();
-            if n > 0 && Instant::now() >= deadline {
+            let until = if is_first_time && answers > 0 { half } else { deadline };
+            if n > 0 && Instant::now() >= until {
                 break;
             }
             if index >= self.configured && all[index].is_cooling_down(Instant::now()) {
                 continue;
             }
             match self.hear(index, &all[index], deadline) {
-                // The first answer may come from a Sentinel that was cut off, so a new client hears more than half of them.
-                Ok(true) if is_first_time && 2 * (n + 1) <= self.configured => {}
                 Ok(true) => {
+                    (answers, last) = (answers + 1, index);
                     let now = Instant::now();
                     let view = &mut self.known.lock().view;
-                    if is_first_time && now < half && view.is_disputed() {
+                    // The first answer may come from a Sentinel that was cut off, so a new client hears more than half of them.
+                    if is_first_time && (2 * answers <= self.configured || view.is_disputed()) {
                         continue;
                     }
                     // If the answer is stale or refuted, another Sentinel may have a better one.
@@ -201,8 +203,8 @@ impl Sentinels {
             }
         }
         if let Some(choice) = self.choice() {
-            // All answers are older than an earlier one, or name an address without a master.
-            return Ok((choice, first));
+            // All answers are older than an earlier one, or name an address without a master. Or a client begins, and too few have answered.
+            return Ok((choice, last));
         }
         if unknown > 0 && is_first_time {
             let hint = "no Sentinel that answers watches a service of that name: give the name in `sentinel monitor`";
