@@ -264,11 +264,6 @@ impl RedisLockProcessor {
         exchanges.iter().zip(replies).map(|(exchange, reply)| self.end(exchange, reply, sent_at, limit)).collect()
     }
 
-    /// Returns the error of a script as people are to see it: with the name of the key, and without the login.
-    fn shown(&self, error: Error) -> Error {
-        reply::with_name(self.topology.address().hide(error), self.topology.form())
-    }
-
     /// Ends the exchange of a request that was sent at `sent_at`: reads the reply, and notes what it says about its connection and its key.
     /// If too few replicas have acknowledged that the request got the key, releases it, within what is left of the limit.
     fn end(&self, exchange: &Exchange<'_>, reply: Reply, sent_at: Moment, limit: Duration) -> Result<Outcome, Error> {
@@ -279,7 +274,7 @@ impl RedisLockProcessor {
         {
             replied = self.topology.call_one(Call::break_bytes(order.key, bytes), CallOptions::within(left()))?;
         }
-        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.shown(e));
+        let outcome = reply::outcome(sent, &replied.value).map_err(|e| self.topology.shown(e));
         match &self.topology {
             Topology::One(one) => one.note(exchange, &replied, outcome.as_ref().ok(), sent_at),
             Topology::Cluster(cluster) => {
@@ -296,10 +291,8 @@ impl RedisLockProcessor {
     }
 
     fn post_all(&self, releases: Vec<(Claim<'_>, ReleaseDone)>, limit: Duration, time: PostTime) -> bool {
-        let (requests, done): (Vec<_>, Vec<_>) = releases
-            .into_iter()
-            .map(|(claim, done)| (Request::Release(claim), self.released(KeyHash::of(claim.key), done)))
-            .unzip();
+        let (requests, done): (Vec<_>, Vec<_>) =
+            releases.into_iter().map(|(claim, done)| (Request::Release(claim), self.released(claim.key, done))).unzip();
         let calls = requests.iter().map(Call::of);
         match &self.topology {
             // In one write, when `time` says.
@@ -314,17 +307,17 @@ impl RedisLockProcessor {
         true
     }
 
-    /// Returns the callback of a posted release of a key with this hash.
-    fn released(&self, hash: KeyHash, done: ReleaseDone) -> Callback {
-        let topology = self.topology.clone();
+    /// Returns the callback of a posted release of a key.
+    fn released(&self, key: &str, done: ReleaseDone) -> Callback {
+        let (topology, key) = (self.topology.clone(), key.to_owned());
         Box::new(move |answer: CallReplies| {
             let reply = answer.first();
             let outcome = match (reply, &answer.failure) {
-                (Some(reply), _) => reply::release(reply).map_err(|e| topology.address().hide(e)),
+                (Some(reply), _) => reply::release(&key, reply).map_err(|e| topology.shown(e)),
                 (None, failure) => Err(failure.clone().unwrap_or_else(mismatch)),
             };
             if let Topology::One(one) = &topology {
-                one.note_release(hash, reply, outcome.as_ref().ok());
+                one.note_release(KeyHash::of(&key), reply, outcome.as_ref().ok());
             }
             done(outcome);
         })
@@ -482,7 +475,7 @@ impl WaitQueue for RedisLockProcessor {
 impl Posting for RedisLockProcessor {
     fn post_release(&self, claim: &Claim<'_>, limit: Duration, done: ReleaseDone) -> bool {
         let (request, hash) = (Request::Release(*claim), KeyHash::of(claim.key));
-        let (call, done) = (Call::of(&request), self.released(hash, done));
+        let (call, done) = (Call::of(&request), self.released(claim.key, done));
         match &self.topology {
             Topology::One(one) => one.node.post(&call, hash, limit, done),
             Topology::Cluster(cluster) => cluster.post(&call, hash, limit, done),

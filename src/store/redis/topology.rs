@@ -8,7 +8,7 @@ use super::net::address::Address;
 use super::net::classify::is_no_master;
 use super::node::{CallOptions, Node};
 use super::plain::{Contention, Exchange, FenceWatermarks};
-use super::script::reply::mismatch;
+use super::script::reply::{self, mismatch};
 use super::script::scripts::{Call, Form};
 use super::transport::{KeyHash, Replied, Replies, Reply};
 use crate::clock::Moment;
@@ -32,6 +32,11 @@ impl Topology {
             Self::One(one) => &one.node.transport.endpoint().address,
             Self::Cluster(cluster) => cluster.address(),
         }
+    }
+
+    /// Returns the error of a script as people are to see it: with the name of the key, and without the login.
+    pub(super) fn shown(&self, error: Error) -> Error {
+        reply::with_name(self.address().hide(error), self.form())
     }
 
     /// Returns the form of the scripts that it runs.

@@ -2,6 +2,7 @@
 
 use crate::support::{Asking, claim};
 use crate::support::{LONG, RedisServer};
+use crossbeam_channel::bounded;
 use redis_dlock::processor::{Extension, Limit, Operations};
 use redis_dlock::{
     AcquireOutcome, Busy, Error, ExtendOutcome, Grant, LockProcessor, Message, NotOurs, Outcome, PollOutcome,
@@ -119,6 +120,15 @@ fn foreign_types_are_named_and_nothing_is_written() {
         let next = next.map(|next| claim(KEY, next, LEASE));
         store.end_with(&claim(KEY, locker, LEASE), next.as_ref(), LONG).map(Outcome::Release)
     };
+    let posted = |locker| {
+        let (say, answer) = bounded(1);
+        let done = Box::new(move |outcome: Result<ReleaseOutcome, Error>| say.send(outcome).unwrap());
+        assert!(store.posting().unwrap().post_release(&claim(KEY, locker, LEASE), LONG, done));
+        while answer.is_empty() {
+            store.posting().unwrap().collect();
+        }
+        answer.recv().unwrap().map(Outcome::Release)
+    };
 
     // The lock key.
     for queued in [true, false] {
@@ -160,6 +170,7 @@ fn foreign_types_are_named_and_nothing_is_written() {
         conflict(released("a-1", Some("a-2")), &named, &server.contents());
         server.run::<()>(&["RPUSH", &queue, "30000 b-1"]);
         conflict(released("a-1", None), &named, &server.contents());
+        conflict(posted("a-1"), &named, &server.contents());
         server.run::<()>(&["DEL", KEY]);
         conflict(waiting_acquire("d-2"), &named, &server.contents());
         conflict(plain_acquire("d-3"), &named, &server.contents());
@@ -176,6 +187,7 @@ fn foreign_types_are_named_and_nothing_is_written() {
     server.run::<()>(&["SET", KEY, "a-1", "PX", "30000"]);
     let before = server.contents();
     conflict(released("a-1", None), &named, &before);
+    conflict(posted("a-1"), &named, &before);
     conflict(released("a-1", Some("a-2")), &named, &before);
     // A lease is kept all the same.
     let extended = store.extend(&claim(KEY, "a-1", LEASE), LONG).unwrap();

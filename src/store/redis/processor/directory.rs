@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 impl Directory for RedisLockProcessor {
     fn parties(&self, key: &str, limit: Duration) -> Result<Parties, Error> {
         let replied = self.topology.call_one(Call::lockers(key), CallOptions::within(limit))?;
-        reply::parties(key, &replied.value).map_err(|e| self.shown(e))
+        reply::parties(key, &replied.value).map_err(|e| self.topology.shown(e))
     }
 
     fn list(&self, keys: &KeyFilter, from: Option<&str>, limit: Duration) -> Result<ListPage, Error> {

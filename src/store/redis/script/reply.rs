@@ -52,8 +52,8 @@ pub(crate) fn outcome(request: &Request<'_>, reply: &Value) -> Result<Outcome, E
 }
 
 /// Reads the reply to a posted release, as [`outcome`] does.
-pub(crate) fn release(reply: &Value) -> Result<ReleaseOutcome, Error> {
-    read(reply, "", released)
+pub(crate) fn release(key: &str, reply: &Value) -> Result<ReleaseOutcome, Error> {
+    read(reply, key, released)
 }
 
 /// Reads a reply about a key, as [`outcome`] does.
