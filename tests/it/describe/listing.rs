@@ -1,11 +1,13 @@
 //! The locks of a server, page by page.
 
 use super::{config, connect};
-use crate::support::RedisServer;
 use crate::support::commands::Commands;
-use crate::support::crew::eventually;
-use redis_dlock::ListedLock;
+use crate::support::crew::{HANG, eventually};
+use crate::support::proxy::{Lot, Sent};
+use crate::support::{Proxy, RedisServer};
+use redis_dlock::{DLockGenerator, ListedLock, RedisLockProcessor};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 #[test]
 fn ten_thousand_locks_are_listed_page_by_page_without_keys() {
@@ -56,6 +58,42 @@ fn a_lock_that_is_only_waited_for_is_listed_once() {
         guard.unlock().unwrap();
     });
     assert_eq!(one.list("*").count(), 0);
+}
+
+/// The server names the key and the queue one after the other, and is asked about the lock only then.
+#[test]
+fn a_lock_that_is_held_and_then_only_waited_for_is_listed_and_so_is_the_reverse() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port(), Duration::ZERO);
+    let patient = RedisLockProcessor::builder(&proxy.url()).unwrap().io_timeout(HANG).build().unwrap();
+    let generator = DLockGenerator::new(patient).unwrap();
+    let (one, two) = (connect(&server), connect(&server));
+    let [first, second] = [&one, &two].map(|generator| generator.generate_with(config("x", "r")).unwrap());
+    let guard = first.lock().unwrap();
+    let queue = std::thread::scope(|scope| {
+        scope.spawn(|| second.lock().unwrap().unlock().unwrap());
+        eventually("the other waits", || server.queue_of(first.key()).is_some());
+        let queue = server.queue_of(first.key()).unwrap();
+        guard.unlock().unwrap();
+        queue
+    });
+    let held = ["SET", first.key(), "a-1"];
+    let waited_for = ["RPUSH", &queue, "30000 b-1"];
+    for [before, after] in [[held, waited_for], [waited_for, held]] {
+        server.run::<()>(&before);
+        let fired = proxy.trap(Sent::Inspect, 0, Lot::StopRequest);
+        std::thread::scope(|scope| {
+            let listed = scope.spawn(|| generator.list("*").collect::<Result<Vec<_>, _>>().unwrap());
+            eventually("the server has named the lock", || fired.is_fired());
+            server.run::<()>(&["DEL", before[1]]);
+            server.run::<()>(&after);
+            proxy.let_requests_through();
+            let listed = listed.join().unwrap();
+            assert_eq!(listed.len(), 1, "{before:?}");
+            assert_eq!(listed[0].locker.is_some(), after == held);
+        });
+        server.run::<()>(&["DEL", after[1]]);
+    }
 }
 
 #[test]

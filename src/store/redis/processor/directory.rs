@@ -10,6 +10,7 @@ use crate::store::redis::script::reply;
 use crate::store::redis::script::scripts::{Call, millis};
 use crate::store::redis::topology::Topology;
 use ::redis::Value;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 impl Directory for RedisLockProcessor {
@@ -22,16 +23,18 @@ impl Directory for RedisLockProcessor {
         let start = Instant::now();
         let (names, next, mut missing) = scan(self, from, limit)?;
         let left = || limit.saturating_sub(start.elapsed());
-        let found: Vec<_> =
-            names.iter().filter_map(|name| lock_of(name)).filter(|(key, _)| keys.matches(key)).collect();
-        let inspections: Vec<_> = found.iter().map(|(key, _)| Request::Inspect { key }).collect();
+        let mut seen = HashSet::new();
+        // A lock has up to two names here: its key's, and its queue's.
+        let mut is_wanted = |key| keys.matches(key) && seen.insert(key);
+        let found: Vec<_> = names.iter().filter_map(|name| lock_of(name)).filter(|key| is_wanted(*key)).collect();
+        let inspections: Vec<_> = found.iter().map(|key| Request::Inspect { key }).collect();
         let results = self.run(&inspections, Limit::Call(left()));
         let mut locks = Vec::with_capacity(found.len());
-        for ((key, is_queue), result) in found.into_iter().zip(results) {
+        for (key, result) in found.into_iter().zip(results) {
             match result.and_then(Inspection::try_from) {
-                // A lock that is held is found by its key, and one that is only waited for by its queue.
-                Ok(Inspection { holder, waiting, .. }) if is_queue && (holder.is_some() || waiting == 0) => {}
-                Ok(Inspection { holder: None, .. }) if !is_queue => {}
+                // It counts what the lock is now, and not by which name it was found: a lock that was held may only be waited for now, and the page
+                // with its other name may have come before.
+                Ok(Inspection { holder: None, waiting: 0, .. }) => {}
                 Ok(found) => locks.push((key.to_owned(), found)),
                 // The key is another program's, with a name like that of a lock.
                 Err(Error::Conflict { .. }) => {}
@@ -129,7 +132,7 @@ fn unlisted(error: &Error) -> String {
     format!("{words}; the locks of this master are not listed")
 }
 
-/// The lock's key that a name in the server belongs to, and whether the name is that of its queue.
-fn lock_of(name: &str) -> Option<(&str, bool)> {
-    if name.starts_with("DLOCK_") { Some((name, false)) } else { key_of_queue(name).map(|key| (key, true)) }
+/// The lock's key that a name in the server belongs to.
+fn lock_of(name: &str) -> Option<&str> {
+    if name.starts_with("DLOCK_") { Some(name) } else { key_of_queue(name) }
 }
