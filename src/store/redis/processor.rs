@@ -111,13 +111,15 @@ impl RedisLockProcessor {
 
     /// Connects, and waits until the server has accepted the login. If replicas must acknowledge, checks the right to wait for them.
     pub(super) fn greet(&self, limit: Duration) -> Result<(), Error> {
+        let begun = Instant::now();
         match &self.topology {
             Topology::One(one) => one.node.transport.connect(limit)?,
             // `HELLO` is the only command that no access rule can forbid.
             Topology::Cluster(cluster) => drop(cluster.say(&["HELLO"], limit)?),
         }
         if self.acks.is_some()
-            && let Value::ServerError(e) = self.topology.say(&["WAIT", "0", "0"], limit)?
+            && let Value::ServerError(e) =
+                self.topology.say(&["WAIT", "0", "0"], limit.saturating_sub(begun.elapsed()))?
         {
             return Err(self.topology.address().hide(classify(&e, "")));
         }

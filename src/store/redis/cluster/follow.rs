@@ -90,9 +90,10 @@ impl<'c> RoutedBatch<'c> {
     /// Makes a call on which nothing depends. Once the map is known, it takes [`PUBLISH_LIMIT`] at most, because the caller's next call needs the
     /// rest of the limit.
     pub(crate) fn publish(cluster: &'c Cluster, call: Call<'_>, limit: Duration) -> Reply {
+        let begun = Instant::now();
         // The caller's own request needs the map as well, so the wait for it has the caller's limit.
-        cluster.refresher.wait_for_first(end_of(limit, Instant::now()))?;
-        let options = CallOptions::within(limit.min(PUBLISH_LIMIT));
+        cluster.refresher.wait_for_first(end_of(limit, begun))?;
+        let options = CallOptions::within(limit.saturating_sub(begun.elapsed()).min(PUBLISH_LIMIT));
         Self::run(cluster, std::iter::once(call), &options).pop().unwrap_or_else(|| Err(mismatch()))
     }
 

@@ -101,13 +101,14 @@ fn scan(store: &RedisLockProcessor, from: Option<&str>, limit: Duration) -> Resu
         }
         Topology::Cluster(cluster) => cluster,
     };
+    let begun = Instant::now();
     let (Some((node, own)), behind) = cluster.master_from(address, limit)? else {
         return Ok((Vec::new(), None, None));
     };
     let behind = behind.map(|behind| format!("0 {behind}"));
     // If the node is gone, the scan of the next node begins at its start.
     let cursor = if own == address { cursor } else { "0" };
-    let reply = match cluster.ask_master(&node, &reply::scan(cursor), limit) {
+    let reply = match cluster.ask_master(&node, &reply::scan(cursor), limit.saturating_sub(begun.elapsed())) {
         Ok(reply) => reply,
         // The other masters can still list their locks.
         Err(error) if error.is_transient() => {
