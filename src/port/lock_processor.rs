@@ -23,8 +23,10 @@ use std::time::{Duration, Instant};
 ///   was done is `Backend` with `Unknown`,
 /// * [`Error::ShutDown`] after [`close`](Self::close).
 pub trait LockProcessor: Send + Sync + fmt::Debug + 'static {
-    /// Runs requests, and returns one result for each. Requests about the same key run in their order. A store behind a network sends the
-    /// requests together; others run them [one by one](super::one_by_one). Each request is one atomic operation; all of them together are not.
+    /// Runs requests, and returns one result for each. A store behind a network sends the requests together; others run them [one by
+    /// one](super::one_by_one). Each request is one atomic operation; all of them together are not. Requests about the same key are sent in their
+    /// order, and run in it. The exception is a request that a server has not executed, because it does not know a script or gives the key to
+    /// another server: the store may send it again behind the others.
     ///
     /// `limit` applies to all of them together. Requests that are not answered by then fail. The others keep their outcomes.
     fn run(&self, requests: &[Request<'_>], limit: Limit) -> Vec<Result<Outcome, Error>>;
