@@ -178,8 +178,13 @@ fn try_run(reach: &Reach, wanted: &Run, others: Helpers) -> Result<RunEnd, NoCom
     let held = match acquire(&lock, limit, &cancel) {
         Ok(held) => held,
         Err(error) => {
+            let why = if error.is_transient() && limit.is_over() {
+                refusal::unanswered(&lock, &error.to_string()).into()
+            } else {
+                error.into()
+            };
             close(generator);
-            return Err(error.into());
+            return Err(why);
         }
     };
     drop(looks);
@@ -296,6 +301,10 @@ impl RunLimit {
             Some(wait) => started.checked_add(wait).map_or(Self::Forever, Self::Until),
             None => Self::Forever,
         }
+    }
+
+    fn is_over(self) -> bool {
+        matches!(self, Self::Until(end) if Instant::now() >= end)
     }
 }
 

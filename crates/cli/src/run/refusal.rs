@@ -58,6 +58,7 @@ fn held(lock: &DistributedReentrantLock, by: &str) -> Failure {
     Failure::new(NOT_ACQUIRED, format!("{:?} is held{by}: not acquired in time", lock.key()))
 }
 
-fn unanswered(lock: &DistributedReentrantLock, why: &str) -> Failure {
+/// Returns the failure of a wait that has ended without an answer of the store.
+pub(super) fn unanswered(lock: &DistributedReentrantLock, why: &str) -> Failure {
     Failure::new(UNREACHABLE, format!("{:?} was not acquired in time: {why}", lock.key()))
 }
