@@ -1,4 +1,4 @@
-//! Counts the requests to a server, and stops one of them.
+//! Counts the requests to a server, stops one of them, or gives it another answer.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,6 +18,8 @@ struct Shared {
     requests: AtomicU64,
     /// What is done before a request goes on whose first line has these words.
     stop: Mutex<Option<(String, Stopped)>>,
+    /// What comes in place of the next answer.
+    answer: Mutex<Option<String>>,
     is_over: AtomicBool,
 }
 
@@ -41,7 +43,8 @@ impl Counter {
                 let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
                 let requests = Arc::clone(&shared);
                 thread::spawn(move || carry(client, server, |piece, count| requests.note(piece, count)));
-                thread::spawn(move || carry(back.0, back.1, |_, _| ()));
+                let answers = Arc::clone(&shared);
+                thread::spawn(move || carry(back.0, back.1, |_, _| answers.answer.lock().unwrap().take()));
             }
         });
         counter
@@ -60,6 +63,12 @@ impl Counter {
     pub(crate) fn before(&self, words: &str, act: impl FnOnce() + Send + 'static) {
         *self.shared.stop.lock().unwrap() = Some((words.to_owned(), Box::new(act)));
     }
+
+    /// Gives this answer to the next request whose first line has these words, once the server has answered it. No other request may be under way.
+    pub(crate) fn answer(&self, words: &str, answer: String) {
+        let shared = Arc::clone(&self.shared);
+        self.before(words, move || *shared.answer.lock().unwrap() = Some(answer));
+    }
 }
 
 impl Drop for Counter {
@@ -71,26 +80,27 @@ impl Drop for Counter {
 }
 
 impl Shared {
-    fn note(&self, piece: &[u8], count: u64) {
+    fn note(&self, piece: &[u8], count: u64) -> Option<String> {
         self.requests.fetch_add(count, Ordering::SeqCst);
         let piece = String::from_utf8_lossy(piece);
         let stopped = self.stop.lock().unwrap().take_if(|(words, _)| piece.contains(words.as_str()));
         if let Some((_, act)) = stopped {
             act();
         }
+        None
     }
 }
 
-/// Carries one way of a connection to its end. Before each piece goes on, tells it, and how many requests began in it.
-fn carry(mut from: TcpStream, mut to: TcpStream, note: impl Fn(&[u8], u64)) {
+/// Carries one way of a connection to its end. Before each piece goes on, tells it, and how many requests began in it, and takes what goes on instead.
+fn carry(mut from: TcpStream, mut to: TcpStream, note: impl Fn(&[u8], u64) -> Option<String>) {
     let _ = to.set_nodelay(true);
     let (mut piece, mut seen) = ([0; 16 * 1024], Vec::new());
     while let Ok(length @ 1..) = from.read(&mut piece) {
         seen.extend_from_slice(&piece[..length]);
-        note(&piece[..length], seen.windows(END.len()).filter(|part| *part == END).count() as u64);
+        let instead = note(&piece[..length], seen.windows(END.len()).filter(|part| *part == END).count() as u64);
         // The rest may be the beginning of another one.
         seen.drain(..seen.len().saturating_sub(END.len() - 1));
-        if to.write_all(&piece[..length]).is_err() {
+        if to.write_all(instead.as_ref().map_or(&piece[..length], |text| text.as_bytes())).is_err() {
             break;
         }
     }

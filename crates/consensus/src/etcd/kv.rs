@@ -94,8 +94,12 @@ impl Kv for Arc<EtcdClient> {
     }
 
     /// A transaction is executed whole or not at all. It fails as a whole when a lease that it names has ended.
+    ///
+    /// etcd checks its quota before it passes a transaction on, and again when it executes it. Both have the same error, and the second one comes after
+    /// the execution.
     fn commit(&self, transaction: &Transaction, deadline: Deadline) -> Result<Committed, Error> {
-        match self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline)? {
+        let answer = self.call("/v3/kv/txn", &encode::transaction(transaction), false, deadline);
+        match answer.map_err(of_perhaps_executed)? {
             Some(answer) => encode::committed(&answer).ok_or_else(|| odd("the outcome of a transaction")),
             None => Ok(Committed::NoSession),
         }
@@ -138,5 +142,15 @@ impl Kv for Arc<EtcdClient> {
 
     fn close(&self) {
         self.http.close();
+    }
+}
+
+/// Converts a refusal that may have come after the execution.
+fn of_perhaps_executed(error: Error) -> Error {
+    match error {
+        Error::Backend { failure: BackendFailure::Refused, message, .. } => {
+            Error::backend(BackendFailure::Unknown, message)
+        }
+        other => other,
     }
 }

@@ -1,6 +1,6 @@
 //! The lock on a consensus store, while servers and holders fail.
 
-use crate::consensus::{ConsensusStore, Consul, Etcd};
+use crate::consensus::{ConsensusStore, Consul, Etcd, counted};
 use crate::support::crew::{Member, eventually, spawn};
 use crate::support::lab::STALL;
 use crate::support::process::Killed;
@@ -262,6 +262,26 @@ fn an_attempt_without_an_answer_leaves_no_lock<V: ConsensusStore>() {
     // Its lease is a minute long, and nobody waits for that.
     let other = lock::<V>(&url, LONG);
     other.try_lock_for(LONG / 4).unwrap().expect("the lock is free").unlock().unwrap();
+}
+
+/// etcd checks its quota when it takes a transaction, and again when it executes it. Then it has the same error for what it has executed.
+///
+/// Shows: L1, S6.
+#[test]
+fn an_attempt_at_an_etcd_that_is_out_of_space_leaves_no_lock() {
+    let (_servers, counter, url) = counted::<Etcd>("a");
+    let processor = Etcd::processor(&url);
+    let body = r#"{"error":"etcdserver: mvcc: database space exceeded","code":8}"#;
+    let head = format!("HTTP/1.1 429 Too Many Requests\r\ncontent-length: {}\r\n\r\n", body.len());
+    counter.answer("/v3/kv/txn", head + body);
+    let claim = Claim::new("k", "h-1-ff", "h-1-ff-1", LONG);
+    let failed = processor.acquire(&claim, LONG).unwrap_err();
+    assert!(failed.to_string().contains("space exceeded"), "{failed}");
+    let holder = || processor.inspect("k", LONG).unwrap().holder;
+    assert_eq!(holder().as_deref(), Some(claim.locker));
+    assert!(matches!(failed, Error::Backend { failure: BackendFailure::Unknown, .. }), "{failed}");
+    processor.settle(&claim, LONG).unwrap();
+    assert_eq!(holder(), None);
 }
 
 /// Shows: G1, G2.
