@@ -12,7 +12,7 @@ use super::kv::{Transaction, Write};
 use super::release::Release;
 use super::shared::Sharing;
 use super::store::ConsensusStore;
-use super::timing::CLOSING;
+use super::timing::{CLOSING, OPENING};
 use super::together::{KeptTenure, Together};
 use redis_dlock::Error;
 use redis_dlock::port::{
@@ -70,9 +70,10 @@ impl LockProcessor for ConsensusStore {
 
 impl WaitQueue for ConsensusStore {
     /// A waiter counts as live while its session lives, with or without an inbox. So the inbox is only for messages, and a client without one polls.
+    /// It opens within [`OPENING`], whatever limit the client sets.
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
         self.note_client(client);
-        let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit))?;
+        let listening = self.kv.listen(&self.names.inbox(client), Deadline::after(limit.min(OPENING)))?;
         Ok(Box::new(ConsensusInbox::new(listening, self.confirming())?))
     }
 }

@@ -44,7 +44,7 @@ impl Stream {
     }
 }
 
-/// Asks one server for a stream. Connect and the head of the answer have a limit of their own; the body has the life of the stream.
+/// Asks one server for a stream. Connect and the head of the answer have half of the limit each; the body has the life of the stream.
 fn begin_stream(
     agent: &Agent,
     server: &str,
@@ -54,8 +54,8 @@ fn begin_stream(
 ) -> Result<(u16, ureq::Body), Error> {
     let request = agent
         .configure_request(request(server, call)?)
-        .timeout_connect(Some(limit))
-        .timeout_recv_response(Some(limit))
+        .timeout_connect(Some(limit / 2))
+        .timeout_recv_response(Some(limit / 2))
         .timeout_recv_body(Some(life))
         .build();
     let response = agent.run(request).map_err(|e| failure(server, e))?;

@@ -60,6 +60,10 @@ pub(crate) const UNLIMITED: Duration = Duration::from_secs(3600);
 /// How long a command may take if the caller sets no other limit: a majority of the servers must write it to disk.
 pub(crate) const COMMAND: Duration = Duration::from_secs(3);
 
+/// How long an inbox, or its next stream, may take to open: two commands, because a connection is opened and then a request is answered. The close of a
+/// client waits for it.
+pub(crate) const OPENING: Duration = Duration::from_secs(6);
+
 /// How long the servers may need to elect another leader.
 pub(crate) const ELECTION: Duration = Duration::from_secs(3);
 
@@ -78,9 +82,6 @@ pub(crate) mod etcd {
 
     /// How long a stream of changes lasts. A connection that has died silently is noticed at its end.
     pub(crate) const LIFE: Duration = Duration::from_secs(20);
-
-    /// How long it may take to open the next stream.
-    pub(crate) const OPENING: Duration = Duration::from_secs(3);
 }
 
 #[cfg(feature = "consul")]

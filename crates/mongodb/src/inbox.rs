@@ -58,11 +58,12 @@ pub(crate) struct MongoInbox {
 }
 
 impl MongoInbox {
-    /// Opens the stream. Every event after this is heard.
+    /// Opens the stream. Every event after this is heard. It opens within the time of a command, whatever the client's limit: the close of a client
+    /// waits for it.
     pub(crate) fn open(link: &Arc<Link>, client: &str, limit: Duration) -> Result<Self, Error> {
         let (cut, heard) = unbounded();
         let filter = filter(client);
-        let stream = link.ask(limit, move |database| async move {
+        let stream = link.ask(limit.min(COMMAND), move |database| async move {
             match database.watch().pipeline([filter]).max_await_time(AWAITING).await {
                 Err(error) if code(&error).is_some_and(|code| NO_STREAMS.contains(&code)) => Ok((database, None)),
                 stream => stream.map(|stream| (database, Some(stream))),

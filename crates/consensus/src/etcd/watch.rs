@@ -25,7 +25,8 @@ use crate::json::parse;
 use crate::kv::{Change, Kv, Listening};
 use crate::stream::Stream;
 use crate::sync::Mutex;
-use crate::timing::etcd::{LIFE, OPENING};
+use crate::timing::OPENING;
+use crate::timing::etcd::LIFE;
 use redis_dlock::{BackendFailure, Error};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -56,7 +57,8 @@ impl Watch {
         if client.login.is_some() {
             client.look(path, deadline)?;
         }
-        let stream = client.watch(path, None, LIFE, deadline)?;
+        // The first line, too, comes within the limit, so this stream lives for no longer.
+        let stream = client.watch(path, None, deadline.left()?, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));
         let mut watch = Self { client, path: path.to_owned(), lines, server, agent, told: 0, ready: VecDeque::new() };

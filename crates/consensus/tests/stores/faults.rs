@@ -6,6 +6,7 @@ use crate::support::lab::STALL;
 use crate::support::process::Killed;
 use crate::support::process::signal;
 use crate::support::stalls::on_a_running_machine;
+use crossbeam_channel::unbounded;
 use redis_dlock::port::{Claim, Operations};
 use redis_dlock::{
     BackendFailure, DLockConfig, DLockGenerator, DLockGuard, DistributedReentrantLock, Error, Hold, LossCause,
@@ -24,6 +25,7 @@ on_each_store!(
     a_waiter_that_is_killed_and_given_the_lock_is_passed_over_while_its_session_lives,
     a_waiter_that_stands_still_and_is_given_the_lock_loses_its_turn_and_no_hold,
     an_attempt_without_an_answer_leaves_no_lock,
+    a_client_closes_while_its_inbox_opens_without_an_answer,
     a_lock_survives_a_restart_of_the_only_server,
     a_lock_survives_the_death_and_the_stop_of_the_leader_of_three_servers,
     a_server_that_hangs_costs_no_lease_while_the_others_answer,
@@ -163,7 +165,7 @@ fn a_lock_delay_keeps_others_out_for_longer_after_a_death_alone<V: ConsensusStor
     let servers = V::start(1);
     let url = servers.url("a");
     let holder = holder(&url);
-    let (inside, order) = crossbeam_channel::unbounded();
+    let (inside, order) = unbounded();
     let locks = [lock::<V>(&url, V::LEASE), delayed::<V>(&url)];
     let waiters: Vec<_> = locks
         .iter()
@@ -262,6 +264,24 @@ fn an_attempt_without_an_answer_leaves_no_lock<V: ConsensusStore>() {
     // Its lease is a minute long, and nobody waits for that.
     let other = lock::<V>(&url, LONG);
     other.try_lock_for(LONG / 4).unwrap().expect("the lock is free").unlock().unwrap();
+}
+
+/// Shows: L6.
+fn a_client_closes_while_its_inbox_opens_without_an_answer<V: ConsensusStore>() {
+    let (servers, counter, url) = counted::<V>("a");
+    let ((begins, begun), (answer, no_answer)) = (unbounded(), unbounded::<()>());
+    counter.before(if V::NAME == Etcd::NAME { "/v3/watch" } else { "/v1/kv/a/.inbox/" }, move || {
+        begins.send(()).unwrap();
+        no_answer.recv().unwrap_err();
+    });
+    let _hold = lock::<V>(&servers.url("a"), LONG).hold().unwrap();
+    let generator = DLockGenerator::new(V::processor(&url)).unwrap();
+    let waits = generator.generate_with(DLockConfig::new("STORES", "x").with_lease(LONG)).unwrap();
+    let waiter = spawn(move || waits.lock().map(drop));
+    begun.recv().unwrap();
+    spawn(move || generator.close()).join();
+    assert!(matches!(waiter.join(), Err(Error::ShutDown)));
+    drop(answer);
 }
 
 /// etcd checks its quota when it takes a transaction, and again when it executes it. Then it has the same error for what it has executed.

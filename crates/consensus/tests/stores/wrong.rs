@@ -15,6 +15,7 @@ on_each_store!(
     a_web_server_is_told_to_be_none_of_the_store,
     a_server_whose_name_nobody_knows_is_passed_over,
     a_limit_is_one_for_the_whole_of_a_request,
+    an_inbox_opens_within_a_limit_of_the_store,
     a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered,
 );
 
@@ -148,23 +149,29 @@ fn a_server_whose_name_nobody_knows_is_passed_over<V: ConsensusStore>() {
     lock.try_lock().unwrap().expect("it is free").unlock().unwrap();
 }
 
-/// A server answers with a head that comes late, and no body. A call that gave the body a limit of its own would wait for much longer than one
-/// beside it that has no answer at all.
-fn a_limit_is_one_for_the_whole_of_a_request<V: ConsensusStore>() {
-    const LIMIT: Duration = Duration::from_secs(2);
+/// A server that answers each request with a head, after this time, and no body. Returns its URL.
+fn late_heads<V: ConsensusStore>(after: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let late = url::<V>(&listener.local_addr().unwrap().to_string());
+    let url = url::<V>(&listener.local_addr().unwrap().to_string());
     thread::spawn(move || {
         for mut client in listener.incoming().map_while(Result::ok) {
             thread::spawn(move || {
                 let mut bytes = [0; 65536];
                 let _ = client.read(&mut bytes);
-                thread::sleep(LIMIT.mul_f64(0.9));
+                thread::sleep(after);
                 let _ = client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n");
                 let _ = client.read(&mut bytes);
             });
         }
     });
+    url
+}
+
+/// A server answers with a head that comes late, and no body. A call that gave the body a limit of its own would wait for much longer than one
+/// beside it that has no answer at all.
+fn a_limit_is_one_for_the_whole_of_a_request<V: ConsensusStore>() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let late = late_heads::<V>(LIMIT.mul_f64(0.9));
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let never = url::<V>(&silent.local_addr().unwrap().to_string());
     let [late, never] = [late, never].map(|url| {
@@ -177,6 +184,23 @@ fn a_limit_is_one_for_the_whole_of_a_request<V: ConsensusStore>() {
     });
     let (late, never) = (late.join(), never.join());
     assert!(late < never.mul_f64(1.4), "{late:?} beside {never:?}");
+}
+
+/// The client's own limit is longer than any close may take, because an inbox opens for as long as the store lets it.
+///
+/// Shows: L6.
+fn an_inbox_opens_within_a_limit_of_the_store<V: ConsensusStore>() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let never = url::<V>(&silent.local_addr().unwrap().to_string());
+    let [headed, never] = [late_heads::<V>(Duration::ZERO), never].map(|url| {
+        spawn(move || {
+            let begin = Instant::now();
+            assert!(V::processor(&url).queue().unwrap().open_inbox("h-1-ff", Duration::MAX).is_err());
+            begin.elapsed()
+        })
+    });
+    let (headed, never) = (headed.join(), never.join());
+    assert!(headed < never * 4, "{headed:?} beside {never:?}");
 }
 
 /// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
