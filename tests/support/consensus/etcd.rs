@@ -36,6 +36,11 @@ impl Etcd {
         answer.unwrap()
     }
 
+    /// Forgets what was written before an index.
+    pub(crate) fn compact(&self, index: u64) {
+        self.call("kv/compaction", &json!({ "revision": index.to_string(), "physical": true }));
+    }
+
     /// Writes an entry whose name is perhaps no text.
     pub(crate) fn put_bytes(&self, path: &[u8]) {
         self.call("kv/put", &json!({ "key": STANDARD.encode(path) }));

@@ -1,15 +1,17 @@
 //! A stream of the changes of one entry.
 //!
 //! etcd sends one JSON document a line. The first says that the watch has begun. The others contain changes, each with its revision. A stream ends
-//! after a while, so that a connection that has died silently is noticed. The next stream begins with the change after the last.
+//! after a while, so that a connection that has died silently is noticed. The next stream begins with the change after the last that was told, or with
+//! those since this stream began, if that is later: etcd reads all changes of all entries since the first that a stream asks for.
 //!
 //! | line | effect |
 //! |---|---|
-//! | `created` | the watch has begun; the next stream would begin at this revision |
+//! | `created` | the watch has begun; the next stream begins behind this revision, or later |
 //! | `created`, of another cluster, or at a revision before the last change that was told | the end of the inbox: the servers know nothing of what comes after that change |
 //! | `events` | a message for each `PUT`; deletions are none |
 //! | `canceled` | the end of the inbox: a right that was taken away, a token that is not accepted any more, changes that were compacted |
 //! | no line, the stream's time is over | the next stream |
+//! | a part of a line, the stream's time is over | the next stream, which begins with the change after the last that was told |
 //! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
 //!
 //! Nothing is missed from the first line on: it has the revision at which the watch began. A stream that begins with an earlier revision is told
@@ -47,6 +49,8 @@ pub(super) struct Watch {
     agent: Arc<Mutex<Option<Agent>>>,
     /// The index up to which every change was told.
     told: u64,
+    /// The index at which the stream began. While it lived, it told every change up to then.
+    began: u64,
     ready: VecDeque<Change>,
 }
 
@@ -61,8 +65,10 @@ impl Watch {
         let stream = client.watch(path, None, deadline.left()?, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));
-        let mut watch = Self { client, path: path.to_owned(), lines, server, agent, told: 0, ready: VecDeque::new() };
-        watch.told = watch.created()?;
+        let mut watch =
+            Self { client, path: path.to_owned(), lines, server, agent, told: 0, began: 0, ready: VecDeque::new() };
+        watch.began = watch.created()?;
+        watch.told = watch.began;
         Ok(watch)
     }
 
@@ -78,8 +84,7 @@ impl Watch {
         encode::revision(result).ok_or_else(|| odd("the revision"))
     }
 
-    /// Reads a line. `None` at the end of the stream's time. A line that this end cuts off is lost. The next stream tells it again, because it begins
-    /// after the last change that was told.
+    /// Reads a line. `None` at the end of the stream's time. A line that this end cuts off is lost, so the next stream tells its changes again.
     fn line(&mut self) -> Result<Option<Value>, Error> {
         let mut line = String::new();
         match (&mut self.lines).take(LONGEST).read_line(&mut line) {
@@ -87,7 +92,12 @@ impl Watch {
             Ok(_) => parse(&line, &self.server).map(Some),
             // The HTTP client wraps its errors in errors of reading.
             Err(e) => match ureq::Error::from(e) {
-                ureq::Error::Timeout(_) => Ok(None),
+                ureq::Error::Timeout(_) => {
+                    if line.is_empty() {
+                        self.told = self.told.max(self.began);
+                    }
+                    Ok(None)
+                }
                 error => Err(failure(&self.server, error)),
             },
         }
@@ -105,7 +115,8 @@ impl Watch {
             None => return Err(ended()),
         }
         (self.lines, self.server) = (lines, server);
-        if self.created()? < self.told { Err(ended()) } else { Ok(()) }
+        self.began = self.created()?;
+        if self.began < self.told { Err(ended()) } else { Ok(()) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a lock costs the servers: entries in the log on which they agree, and requests.
 
-use crate::consensus::{ConsensusStore, Etcd, Look, counted};
+use crate::consensus::{ConsensusStore, Etcd, Look, Quorum, counted};
 use crate::support::claim;
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -229,6 +229,21 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
     assert!(servers.delete("a/k150/.lock"));
     assert_eq!(run(false).1, [77, 150]);
     assert_eq!(run_some(true, 210).1, [77, 150]);
+}
+
+/// A stream ends after a while. If the next one began behind the last message, etcd would read for it all that others have written since then, and would
+/// end it if that was compacted.
+#[test]
+fn etcd_reads_nothing_again_for_an_inbox_that_hears_nothing() {
+    let servers = Etcd::start(1);
+    let store = Etcd::processor(&servers.url("a"));
+    // The first stream lives for this long, and each later one for twenty times as long.
+    let mut inbox = store.queue().unwrap().open_inbox("h-1-ff", Duration::from_secs(1)).unwrap();
+    ["", "again"].into_iter().for_each(|value| servers.put("b", value));
+    let Some(Look::Held { index, .. }) = servers.look_at("b")() else { panic!("it was written") };
+    assert_eq!(inbox.next(Duration::from_secs(3)).unwrap(), None, "the second stream begins");
+    servers.compact(index);
+    assert_eq!(inbox.next(Duration::from_secs(25)).unwrap(), None, "the third stream begins");
 }
 
 /// To open one takes several round trips, and each of several servers has a part of the time: far away, all tenures would be lost.
