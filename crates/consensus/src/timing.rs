@@ -106,6 +106,9 @@ pub(crate) mod consul {
     /// How much later than that an answer may come.
     pub(crate) const LATE: Duration = Duration::from_secs(2);
 
+    /// A query that has no news, and is answered sooner, did not wait: a proxy has answered it, or it was not understood.
+    pub(crate) const EARLY: Duration = Duration::from_secs(1);
+
     /// How long after a complete sweep the next one comes.
     pub(crate) const SWEEPS: Duration = Duration::from_secs(600);
 

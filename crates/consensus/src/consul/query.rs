@@ -30,12 +30,12 @@ use super::sweep::{Sweep, delete};
 use crate::deadline::Deadline;
 use crate::kv::{Change, Committed, Entry, Listening, Transaction};
 use crate::timing::TELLING;
-use crate::timing::consul::WAIT;
+use crate::timing::consul::{EARLY, WAIT};
 use redis_dlock::Error;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::http::Method;
 
@@ -157,8 +157,12 @@ impl Listening for Query {
         if self.ready.is_empty() {
             let _ = delete(&self.client, &std::mem::take(&mut self.read), Deadline::after(TELLING));
             self.sweep.go_if_due(&self.client, &self.path);
-            let before = self.index;
+            let (before, asked) = (self.index, Instant::now());
             let is_there = self.ask(WAIT)?;
+            // The end of the inbox is followed by a pause, and the next query is not.
+            if self.ready.is_empty() && self.index == before && asked.elapsed() < EARLY {
+                return Err(odd("the wait for news"));
+            }
             if !is_there && self.ready.is_empty() && self.index > before {
                 self.create();
             }

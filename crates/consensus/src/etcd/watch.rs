@@ -12,7 +12,7 @@
 //! | `canceled` | the end of the inbox: a right that was taken away, a token that is not accepted any more, changes that were compacted |
 //! | no line, the stream's time is over | the next stream |
 //! | a part of a line, the stream's time is over | the next stream, which begins with the change after the last that was told |
-//! | no line, the connection broke | the end of the inbox: another server is asked by the next one |
+//! | no line, the stream or the connection ends before its time | the end of the inbox: another server is asked by the next one |
 //!
 //! Nothing is missed from the first line on: it has the revision at which the watch began. A stream that begins with an earlier revision is told
 //! every change since, unless etcd has compacted them. In that case it ends with a reason. The client then opens the inbox again, and asks about all
@@ -88,7 +88,7 @@ impl Watch {
     fn line(&mut self) -> Result<Option<Value>, Error> {
         let mut line = String::new();
         match (&mut self.lines).take(LONGEST).read_line(&mut line) {
-            Ok(0) => Ok(None),
+            Ok(0) => Err(odd("the next line of the watch")),
             Ok(_) => parse(&line, &self.server).map(Some),
             // The HTTP client wraps its errors in errors of reading.
             Err(e) => match ureq::Error::from(e) {

@@ -16,6 +16,7 @@ on_each_store!(
     a_server_whose_name_nobody_knows_is_passed_over,
     a_limit_is_one_for_the_whole_of_a_request,
     an_inbox_opens_within_a_limit_of_the_store,
+    an_inbox_ends_if_it_is_answered_at_once_without_news,
     a_proxy_that_answers_for_a_server_that_is_away_is_waited_for_once_the_server_has_answered,
 );
 
@@ -119,6 +120,13 @@ const PAGE: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 15\r\nconnection: close\r\n\r\n<html>hi</html>";
 const JSON: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+const NO_NEWS: &str = "HTTP/1.1 200 OK\r\nx-consul-index: 7\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]";
+/// A stream of changes that etcd begins, and ends.
+const ENDS: &str = concat!(
+    "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
+    r#"{"result":{"header":{"cluster_id":"1","revision":"7","raft_term":"1"},"created":true}}"#,
+    "\n"
+);
 const AWAY: &str = "HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
 fn a_web_server_is_told_to_be_none_of_the_store<V: ConsensusStore>() {
@@ -201,6 +209,15 @@ fn an_inbox_opens_within_a_limit_of_the_store<V: ConsensusStore>() {
     });
     let (headed, never) = (headed.join(), never.join());
     assert!(headed < never * 4, "{headed:?} beside {never:?}");
+}
+
+/// A server or a proxy that answers each question of an inbox at once would be asked again without a pause.
+fn an_inbox_ends_if_it_is_answered_at_once_without_news<V: ConsensusStore>() {
+    let front = Front::start(if V::NAME == "etcd" { ENDS } else { NO_NEWS });
+    let processor = V::processor(&url::<V>(&front.address));
+    let mut inbox = processor.queue().unwrap().open_inbox("h-1-ff", Duration::MAX).unwrap();
+    let heard = inbox.next(Duration::from_secs(20));
+    assert!(heard.is_err(), "{heard:?}");
 }
 
 /// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
