@@ -65,7 +65,7 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
     let client = strong.core.id.current().as_str();
     match strong.core.processor.queue()?.open_inbox(client, timing::SUBSCRIBE_LIMIT) {
         Ok(mut inbox) => {
-            if !subscription.register(&*inbox) {
+            if !subscription.register(&*inbox, clock.now()) {
                 return None;
             }
             // Until the inbox was registered, it could not be cut for a new identity.
@@ -80,7 +80,7 @@ pub(super) fn listen(parts: &Weak<Parts>) -> Option<Moment> {
             }
         }
     }
-    let pause = subscription.note_end();
+    let pause = subscription.note_end(clock.now());
     Some(clock.pause_begins(asked_at) + pause)
 }
 

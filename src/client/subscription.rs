@@ -34,6 +34,10 @@ struct InboxState {
     early: Early,
     /// How many attempts to subscribe have failed in a row.
     failures: u32,
+    /// How many inboxes in a row have ended soon after they were opened.
+    brief: u32,
+    /// When the inbox was opened.
+    opened: Option<Moment>,
     /// Cuts the inbox, while there is one.
     breaker: Option<Box<dyn InboxBreaker>>,
     /// The pause before the right to send messages is checked again, after a check without an answer.
@@ -176,18 +180,22 @@ impl Subscription {
         state.failures == 1 && !state.is_stopped
     }
 
-    /// Notes that the thread has no inbox. Returns the pause before it subscribes again.
-    pub(super) fn note_end(&self) -> Duration {
+    /// Notes that the thread has no inbox. Returns the pause before it subscribes again. An inbox that has ended soon counts as a failed attempt for
+    /// it: a server or a proxy may end each at once.
+    pub(super) fn note_end(&self, now: Moment) -> Duration {
         let mut state = self.state.lock();
         state.breaker = None;
-        timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures)
+        if let Some(opened) = state.opened.take() {
+            state.brief = if now < opened + timing::BRIEF { state.brief + 1 } else { 0 };
+        }
+        timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures.max(state.brief))
     }
 
     /// Registers the inbox's breaker, so that a stopping thread can cut the inbox. Returns `false` if the thread is
     /// already told to end.
-    pub(super) fn register(&self, inbox: &dyn Inbox) -> bool {
+    pub(super) fn register(&self, inbox: &dyn Inbox, now: Moment) -> bool {
         let mut state = self.state.lock();
-        (state.early, state.failures) = (Early::No, 0);
+        (state.early, state.failures, state.opened) = (Early::No, 0, Some(now));
         if !state.is_stopped {
             state.breaker = Some(inbox.breaker());
         }

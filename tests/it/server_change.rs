@@ -1,14 +1,15 @@
 //! Another server answers: what is asked, heard and released at once. No time passes, so whatever waits for its time does nothing.
 
-use crate::support::crew::{eventually, queue_by, spawn};
+use crate::support::crew::{eventually, queue_by, spawn, spawn_with};
 use parking_lot::Mutex;
 use redis_dlock::processor::{Inbox, Limit, LockProcessor, Operations, Outcome, Request, WaitQueue};
 use redis_dlock::{
-    BackendFailure, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock, MemoryLockProcessor,
+    BackendFailure, Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, Error, ManualClock,
+    MemoryLockProcessor,
 };
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What is done between the answer to an acquire and its delivery.
@@ -27,6 +28,8 @@ struct Switches {
     failed_releases: AtomicU64,
     failed_inboxes: AtomicU64,
     opened_inboxes: AtomicU64,
+    /// Whether an inbox ends as soon as it is open.
+    ends_inboxes: AtomicBool,
     meanwhile: Mutex<Option<Meanwhile>>,
     /// What is done while a probe is under way, which then fails.
     breaks_probe: Mutex<Option<Meanwhile>>,
@@ -95,6 +98,9 @@ impl WaitQueue for Replaced {
         let inbox = self.0.queue().expect("a queue").open_inbox(client, limit);
         let count = if inbox.is_ok() { &self.1.opened_inboxes } else { &self.1.failed_inboxes };
         count.fetch_add(1, Ordering::SeqCst);
+        if self.1.ends_inboxes.load(Ordering::SeqCst) {
+            inbox.iter().for_each(|inbox| inbox.breaker().cut());
+        }
         inbox
     }
 }
@@ -132,6 +138,28 @@ fn a_client_that_could_not_subscribe_tries_again_when_another_server_answers() {
     eventually("it subscribes", || replaced.1.opened_inboxes.load(Ordering::SeqCst) == 2);
     // It keeps its place, and is told.
     guard.unlock().unwrap();
+    waits.join().unwrap().unwrap();
+}
+
+/// An inbox that ends as soon as it is open is no success: the pauses before the next one grow, as those before an attempt that fails.
+#[test]
+fn inboxes_that_end_at_once_are_opened_ever_less_often() {
+    let (clock, _store, replaced, [here, there]) = scene();
+    replaced.1.ends_inboxes.store(true, Ordering::SeqCst);
+    let guard = here.lock().unwrap();
+    let waits = spawn_with(&there, |lock| lock.lock().map(|guard| guard.unlock()));
+    let begin = clock.now();
+    eventually("many have ended", || {
+        clock.advance(Duration::from_millis(10));
+        replaced.1.opened_inboxes.load(Ordering::SeqCst) >= 25
+    });
+    assert!(clock.now() > begin + Duration::from_secs(4), "{:?} after {begin:?}", clock.now());
+    replaced.1.ends_inboxes.store(false, Ordering::SeqCst);
+    guard.unlock().unwrap();
+    eventually("it has had the lock", || {
+        clock.advance(Duration::from_millis(10));
+        waits.is_finished()
+    });
     waits.join().unwrap().unwrap();
 }
 
