@@ -37,6 +37,7 @@ macro_rules! forward_to_store {
                 self.store.directory()
             }
 
+            /// The store's `Arc` closes it only if no other clone is left.
             fn close(&self) {
                 self.store.close();
             }

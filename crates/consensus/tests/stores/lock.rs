@@ -1,6 +1,6 @@
 //! The lock on a consensus store: what users rely on, where no server fails.
 
-use crate::consensus::{ConsensusStore, Look};
+use crate::consensus::{ConsensusStore, Consul, Etcd, Look, Quorum};
 use crate::fresh::Fresh;
 use crate::support::crew::{Member, eventually, spawn};
 use dlock_conformance::Store;
@@ -167,6 +167,32 @@ fn a_client_that_closes_leaves_no_inbox<V: ConsensusStore>() {
     waiter.close();
     holder.close();
     eventually("no inbox is left", || store.servers.list(&root).is_empty());
+}
+
+/// Two generators have a clone of one store each.
+fn the_last_clone_closes_it(processor: impl LockProcessor + Clone) {
+    let [first, last] = [(); 2].map(|()| DLockGenerator::new(processor.clone()).unwrap());
+    drop(processor);
+    drop(first.generate("STORES", "y").unwrap().lock().unwrap());
+    let held = lock(&last, LONG);
+    let guard = held.lock().unwrap();
+    first.close();
+    drop(first);
+    guard.ensure_valid().unwrap();
+    guard.unlock().unwrap();
+    drop(held.lock().unwrap());
+}
+
+#[test]
+fn the_last_clone_of_a_store_on_etcd_closes_it() {
+    let store = Fresh::<Etcd>::start();
+    the_last_clone_closes_it(dlock_consensus::EtcdLockProcessor::new(&store.servers.url("clones")).unwrap());
+}
+
+#[test]
+fn the_last_clone_of_a_store_on_consul_closes_it() {
+    let store = Fresh::<Consul>::start();
+    the_last_clone_closes_it(dlock_consensus::ConsulLockProcessor::new(&store.servers.url("clones")).unwrap());
 }
 
 fn shows_no_secret(processor: impl LockProcessor) {
