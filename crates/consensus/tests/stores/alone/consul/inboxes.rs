@@ -79,6 +79,41 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
     assert!(living.is_locked().unwrap());
 }
 
+/// A living client has no session while it neither holds nor waits, unless it keeps a record. It writes its inbox again.
+///
+/// Shows: L1.
+#[test]
+fn an_inbox_that_is_back_is_not_deleted_again() {
+    /// One more than a sweep deletes, so that another one follows at once.
+    const IDLE: usize = 257;
+    /// How many are back before that one: a sweep may take a second.
+    const BACK: usize = 10;
+    /// The flag of Consul's locks, which an inbox has, too.
+    const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
+    let (servers, counter, url) = counted::<Consul>("a");
+    let (servers, counter) = (Arc::new(servers), Arc::new(counter));
+    let paths: Vec<_> = (0..IDLE).map(|number| format!("a/.inbox/idle-{number}-c0ffee")).collect();
+    let missing = move |servers: &Consul| {
+        let left = servers.list("a/.inbox/");
+        paths.iter().filter(|path| !left.contains(path)).cloned().collect::<Vec<_>>()
+    };
+    let write = |servers: &Consul, paths: &[String]| paths.iter().for_each(|path| servers.set(path, "", LOCK));
+    write(&servers, &missing(&servers));
+    let sweeps = "/v1/kv/a/.inbox/?recurse";
+    let (again, between, back) = (Arc::clone(&counter), Arc::clone(&servers), missing.clone());
+    let (tells, told) = crossbeam_channel::bounded(1);
+    counter.before(sweeps, move || {
+        again.before(sweeps, move || {
+            write(&between, &back(&between)[..BACK]);
+            tells.send(()).unwrap();
+        });
+    });
+    let store = Consul::processor(&url);
+    let _inbox = store.queue().unwrap().open_inbox("comes-1-c0ffee", LIMIT).unwrap();
+    told.recv_timeout(LIMIT).unwrap();
+    eventually("the second sweep deletes the one that the first has left", || missing(&servers).len() == IDLE - BACK);
+}
+
 /// Another message comes behind it before the holder has asked for either.
 #[test]
 fn a_holder_hears_that_its_hold_was_broken_whatever_it_is_told_next() {
