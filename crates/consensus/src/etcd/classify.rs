@@ -50,7 +50,8 @@ pub(super) fn classify(status: u16, body: &Value) -> EtcdFailure {
             "a request is longer than etcd takes: shorten the names and the reason, or raise the server's --max-request-bytes: {words}"
         ))),
         Some(EXHAUSTED) if says("space exceeded") => backend(BackendFailure::Refused),
-        Some(EXHAUSTED) => backend(BackendFailure::NotExecuted),
+        // Before 3.4.17 and 3.5.0 the gateway has this code for an answer that is too long, too, which comes after the execution.
+        Some(EXHAUSTED) if says("too many requests") => backend(BackendFailure::NotExecuted),
         // Other errors of this code may have come after the request was passed on.
         Some(UNAVAILABLE) if says("no leader") || says("not leader") => backend(BackendFailure::NotExecuted),
         Some(NOT_FOUND) if body.get("error").is_some_and(|error| error == "Not Found") => EtcdFailure::Other(
@@ -73,6 +74,7 @@ mod tests {
             (14, "etcdserver: leader changed", Unknown),
             (14, "etcdserver: request timed out", Unknown),
             (8, "etcdserver: too many requests", NotExecuted),
+            (8, "grpc: received message larger than max (4194400 vs. 4194304)", Unknown),
             (8, "etcdserver: mvcc: database space exceeded", Refused),
             (2, "something new", Unknown),
         ] {
