@@ -73,15 +73,10 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
     let shell = "trap 'exit 3' TERM; trap 'exit 8' USR1; echo $$ > pid; until [ -e go ]; do sleep 0.01; done";
     let delete: fn(&Kit) = |kit| kit.server.run(&["DEL", KEY]);
     let go: fn(&Kit) = |kit| fs::write(kit.path("go"), "").unwrap();
-    let go_unheard: fn(&Kit) = |kit| {
-        kit.server.signal(Signal::STOP);
-        fs::write(kit.path("go"), "").unwrap();
-    };
     for (options, act, status) in [
         (&["--lease", "2s"][..], delete, 66),
         (&["--lease", "2s", "--on-lost", "kill -USR1 $DLOCK_PID"], delete, 8),
         (&["--verbose"], go, 0),
-        (&["--verbose"], go_unheard, 0),
     ] {
         ["pid", "go"].iter().for_each(|name| drop(fs::remove_file(kit.path(name))));
         let (_reader, full) = full_pipe();
@@ -90,8 +85,7 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
         act(&kit);
         running.end().expect(status);
         assert!(!lives(group));
-        kit.server.signal(Signal::CONT);
-        eventually("the lock is free", || !kit.is_locked());
+        kit.expect_free();
     }
 }
 
