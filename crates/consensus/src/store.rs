@@ -476,7 +476,7 @@ impl ConsensusStore {
     }
 
     /// Tells the holder that somebody waits, so that it gives the key back between its own threads, or while it lingers, before its lease ends. Only
-    /// the first in the queue tells it, and only once. The message may be lost: a holder also sees the waiters when it extends its lease.
+    /// the first in the queue tells it, each time it asks. The message may be lost: a holder also sees the waiters when it extends its lease.
     pub(super) fn tell_holder(&self, key: &str, locker: &str, snapshot: &Snapshot, deadline: Deadline) {
         let holder = snapshot.holder.as_ref().map(|holder| &holder.party);
         let Some((client, holder)) = holder.and_then(|party| Some((party.client.as_ref()?, &party.locker))) else {
