@@ -37,7 +37,7 @@ pub(crate) struct Describe(Mutex<OpenInquiries>);
 
 /// The client that asks.
 impl Describe {
-    /// Describes a key. Waits for the answers of other clients, and does not begin to once this client is closed.
+    /// Describes a key. Waits for the answers of other clients, and begins no such wait once this client is closed.
     pub(super) fn describe(
         &self,
         core: &Core,

@@ -95,7 +95,7 @@ impl Parts {
         self.retries.thread.wake_and_expect_more(self.core.clock.now());
     }
 
-    /// Puts orders back that were not carried out, after a panic of the store.
+    /// Puts orders back that were not carried out, after a panic of the store or at the closing.
     pub(super) fn put_back_orders(&self, orders: impl IntoIterator<Item = Order>) {
         let mut orders = orders.into_iter().peekable();
         if orders.peek().is_some() {

@@ -45,8 +45,8 @@ struct InboxState {
 }
 
 /// Whether an attempt to subscribe comes early, because another server answers. The attempt after an early one never comes early.
-/// Otherwise, where servers do not say who they are, each failed attempt would hasten the next one, because each of its connections counts
-/// as one to another server.
+/// Otherwise, where servers do not say who they are, each attempt that fails, or whose inbox ends at once, would hasten the next one, because each
+/// of its connections counts as one to another server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Early {
     #[default]
@@ -186,7 +186,11 @@ impl Subscription {
         let mut state = self.state.lock();
         state.breaker = None;
         if let Some(opened) = state.opened.take() {
-            state.brief = if now < opened + timing::BRIEF { state.brief + 1 } else { 0 };
+            if now < opened + timing::BRIEF {
+                state.brief += 1;
+            } else {
+                (state.brief, state.early) = (0, Early::No);
+            }
         }
         timing::retries(timing::LONGEST_RETRY_PAUSE).after(state.failures.max(state.brief))
     }
@@ -195,7 +199,7 @@ impl Subscription {
     /// already told to end.
     pub(super) fn register(&self, inbox: &dyn Inbox, now: Moment) -> bool {
         let mut state = self.state.lock();
-        (state.early, state.failures, state.opened) = (Early::No, 0, Some(now));
+        (state.failures, state.opened) = (0, Some(now));
         if !state.is_stopped {
             state.breaker = Some(inbox.breaker());
         }

@@ -95,10 +95,15 @@ impl LockProcessor for Replaced {
 
 impl WaitQueue for Replaced {
     fn open_inbox(&self, client: &str, limit: Duration) -> Result<Box<dyn Inbox>, Error> {
+        let ends = self.1.ends_inboxes.load(Ordering::SeqCst);
+        if ends {
+            // A server that does not say who it is counts as another one at each connection.
+            self.replace();
+        }
         let inbox = self.0.queue().expect("a queue").open_inbox(client, limit);
         let count = if inbox.is_ok() { &self.1.opened_inboxes } else { &self.1.failed_inboxes };
         count.fetch_add(1, Ordering::SeqCst);
-        if self.1.ends_inboxes.load(Ordering::SeqCst) {
+        if ends {
             inbox.iter().for_each(|inbox| inbox.breaker().cut());
         }
         inbox
