@@ -181,8 +181,9 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
     kit.expect_free();
 }
 
-/// `dlock` is cut off from the server, and what the shell command has started ignores the stop signal. Each command that holds the lock writes into one file, so that
-/// the order shows whether two were inside. The second one is inside for longer than anything of the first one may be.
+/// `dlock` is cut off from the server, and what the shell command has started ignores the stop signal. Each command that holds the lock writes into
+/// one file, so that the order shows whether two were inside. The second one is inside for longer than anything of the first one may be. The file
+/// `go` is there once the lease has less left than the default grace.
 fn is_over_when_its_lease_is(lease: &[&str], shell: &str) -> Ended {
     let kit = Kit::new();
     let network = Proxy::to(kit.server.port(), Duration::ZERO);
@@ -192,6 +193,9 @@ fn is_over_when_its_lease_is(lease: &[&str], shell: &str) -> Ended {
     let second = kit.run(lease, "echo second >> log; sleep 1; echo second >> log").start();
     // A lease may last for longer than a hang guard.
     while lives(group) {
+        if kit.server.run::<i64>(&["PTTL", KEY]) < 4000 {
+            fs::write(kit.path("go"), "").unwrap();
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
     let first = first.end();
@@ -210,10 +214,11 @@ fn a_command_that_ignores_the_stop_signal_has_ended_when_its_lease_is_over() {
     is_over_when_its_lease_is(&["--lease", "6s"], DEAF).expect(66).says(["could not be renewed"]);
 }
 
-/// The command ends while the lease has less left than the grace.
+/// The command ends while the lease has less left than the grace, and more than the 2.5 s before its end at which `dlock` ends the command.
 #[test]
 fn what_a_command_has_left_behind_has_ended_when_the_lease_is_over() {
-    is_over_when_its_lease_is(&["--lease", "6s"], &format!("({DEAF}) & sleep 3"));
+    let shell = format!("({DEAF}) & until [ -e go ]; do sleep 0.01; done; exit 3");
+    is_over_when_its_lease_is(&["--lease", "15s"], &shell).expect(3);
 }
 
 #[test]
