@@ -300,12 +300,17 @@ impl<'a> Supervisor<'a> {
         if loss.key != self.orders.key {
             return;
         }
+        // The launcher may have ended, and its end may not be noticed yet.
+        self.reap();
         match (&self.wanted.on_lost, &mut self.hook) {
             (OnLost::Stop, _) => self.lose_now(),
             (OnLost::Run(text), OnLostCommand::Ready(launcher)) => {
                 complain(&format!("{loss}; the command goes on, and {text:?} is run"));
                 launcher.open_gate(self.orders);
                 self.hook = OnLostCommand::Runs(launcher.group());
+            }
+            (OnLost::Run(text), OnLostCommand::None) => {
+                complain(&format!("{loss}; the command goes on, and {text:?} cannot be run: its process was killed"));
             }
             _ => complain(&format!("{loss}; the command goes on")),
         }

@@ -172,7 +172,7 @@ fn a_command_of_a_loss_that_was_killed_before_is_not_waited_for() {
     kill_process(launcher, Signal::KILL).unwrap();
     eventually("dlock has noticed it", || state(launcher).is_none());
     kit.server.run::<()>(&["DEL", KEY]);
-    eventually("the loss is told", || fs::read_to_string(kit.path("err")).unwrap().contains("the command goes on"));
+    eventually("the loss is told", || fs::read_to_string(kit.path("err")).unwrap().contains("its process was killed"));
     fs::write(kit.path("go"), "").unwrap();
     running.end().expect(3);
     assert!(!kit.path("ran").exists());
