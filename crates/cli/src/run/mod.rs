@@ -12,8 +12,8 @@
 //! * *`dlock` connects on a thread* `dlock-dial`. The command begins one write to a pipe after the lock was acquired. The command of `--on-lost` has a
 //!   launcher of its own, which waits in the same way.
 //! * *All signals are blocked after the launchers were split off, and before any thread begins*; a thread `dlock-signals` waits for them. Each signal
-//!   is an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored, except SIGPIPE. While there is no
-//!   command, a signal ends `dlock` a second later, even if the main thread still waits for the store. After a signal that the command has got,
+//!   is an event for the main thread, as are the connection and a loss. A signal that was ignored at the start stays ignored, except SIGPIPE. While there is
+//!   no command, a signal ends `dlock` a second later, even if the main thread still waits for the store. After a signal that the command has got,
 //!   `dlock` ends at most two seconds after the command. Without a signal, `dlock` waits for a store that does not answer for the time limit of one
 //!   command, and for at least two seconds.
 //! * *No thread waits for a reader of standard error* from the moment at which the lock may be acquired until it is released: a thread `dlock-log` writes
