@@ -1,22 +1,23 @@
 //! A stream of the changes of one entry.
 //!
 //! etcd sends one JSON document a line. The first says that the watch has begun. The others contain changes, each with its revision. A stream ends
-//! after a while, so that a connection that has died silently is noticed. The next stream begins with the change after the last that was told, or with
-//! those since this stream began, if that is later: etcd reads all changes of all entries since the first that a stream asks for.
+//! after a while, so that a connection that has died silently is noticed. Then the entry is looked at. If it has not changed since the last change that
+//! was told, the next stream begins behind the look's revision: etcd reads all changes of all entries since the first that a stream asks for.
+//! Otherwise, or if the look fails, the next stream begins with the change after the last that was told.
 //!
 //! | line | effect |
 //! |---|---|
-//! | `created` | the watch has begun; the next stream begins behind this revision, or later |
+//! | `created` | the watch has begun; if it begins with an earlier revision, the changes since then may still be under way |
 //! | `created`, of another cluster, or at a revision before the last change that was told | the end of the inbox: the servers know nothing of what comes after that change |
 //! | `events` | a message for each `PUT`; deletions are none |
 //! | `canceled` | the end of the inbox: a right that was taken away, a token that is not accepted any more, changes that were compacted |
-//! | no line, the stream's time is over | the next stream |
-//! | a part of a line, the stream's time is over | the next stream, which begins with the change after the last that was told |
+//! | no line or a part of one, the stream's time is over | a look, and the next stream |
 //! | no line, the stream or the connection ends before its time | the end of the inbox: another server is asked by the next one |
 //!
 //! Nothing is missed from the first line on: it has the revision at which the watch began. A stream that begins with an earlier revision is told
 //! every change since, unless etcd has compacted them. In that case it ends with a reason. The client then opens the inbox again, and asks about all
-//! that it waits for. Deletions are no messages: an inbox is deleted when its client closes.
+//! that it waits for. Deletions are no messages: an inbox is deleted when its client closes, and a message goes with the session that it was written with, so a
+//! look that finds no entry has missed nothing that somebody still waits for.
 
 use super::client::{EtcdClient, odd};
 use super::encode;
@@ -49,8 +50,6 @@ pub(super) struct Watch {
     agent: Arc<Mutex<Option<Agent>>>,
     /// The index up to which every change was told.
     told: u64,
-    /// The index at which the stream began. While it lived, it told every change up to then.
-    began: u64,
     ready: VecDeque<Change>,
 }
 
@@ -65,10 +64,8 @@ impl Watch {
         let stream = client.watch(path, None, deadline.left()?, deadline)?;
         let (agent, lines, server) = parts(stream);
         let agent = Arc::new(Mutex::new(Some(agent)));
-        let mut watch =
-            Self { client, path: path.to_owned(), lines, server, agent, told: 0, began: 0, ready: VecDeque::new() };
-        watch.began = watch.created()?;
-        watch.told = watch.began;
+        let mut watch = Self { client, path: path.to_owned(), lines, server, agent, told: 0, ready: VecDeque::new() };
+        watch.told = watch.created()?;
         Ok(watch)
     }
 
@@ -92,31 +89,35 @@ impl Watch {
             Ok(_) => parse(&line, &self.server).map(Some),
             // The HTTP client wraps its errors in errors of reading.
             Err(e) => match ureq::Error::from(e) {
-                ureq::Error::Timeout(_) => {
-                    if line.is_empty() {
-                        self.told = self.told.max(self.began);
-                    }
-                    Ok(None)
-                }
+                ureq::Error::Timeout(_) => Ok(None),
                 error => Err(failure(&self.server, error)),
             },
         }
     }
 
-    /// Opens the next stream, which begins after the last change that was told.
+    /// Looks at the entry. Returns the revision of the look, or `None` if a change was not told, or if the look fails.
+    fn unchanged(&self, deadline: Deadline) -> Option<u64> {
+        let answer = self.client.call("/v3/kv/range", &encode::range(&self.path), true, deadline).ok()??;
+        let is_told = encode::entries(&answer)?.iter().all(|entry| entry.changed <= self.told);
+        encode::revision(&answer).filter(|_| is_told)
+    }
+
+    /// Opens the next stream, which begins after the last change that was told, or behind a look that has found no other.
     fn reopen(&mut self) -> Result<(), Error> {
         if self.agent.lock().is_none() {
             return Err(ended());
         }
-        let stream = self.client.watch(&self.path, Some(self.told + 1), LIFE, Deadline::after(OPENING))?;
+        let deadline = Deadline::after(OPENING);
+        // Servers that were set up again may have a lower revision. `created` shows it.
+        self.told = self.unchanged(deadline.at_most(OPENING / 2)).unwrap_or_default().max(self.told);
+        let stream = self.client.watch(&self.path, Some(self.told + 1), LIFE, deadline)?;
         let (agent, lines, server) = parts(stream);
         match &mut *self.agent.lock() {
             Some(shared) => *shared = agent,
             None => return Err(ended()),
         }
         (self.lines, self.server) = (lines, server);
-        self.began = self.created()?;
-        if self.began < self.told { Err(ended()) } else { Ok(()) }
+        if self.created()? < self.told { Err(ended()) } else { Ok(()) }
     }
 }
 
@@ -126,7 +127,7 @@ fn refuse_cancelled(result: &Value) -> Result<(), Error> {
         return Ok(());
     }
     let given = result.get("cancel_reason").and_then(Value::as_str);
-    let compacted = result.get("compact_revision").map(|_| "the changes since the last message were compacted");
+    let compacted = result.get("compact_revision").map(|_| "the changes that the stream begins with were compacted");
     let reason = given.or(compacted).unwrap_or("for no reason that it gives");
     Err(if reason.contains("permission denied") {
         Error::denied(reason)

@@ -2,9 +2,11 @@
 
 use crate::consensus::{ConsensusStore, Consul, Etcd, Quorum};
 use crate::support::crew::{eventually, spawn, wait_by};
+use crossbeam_channel::{Receiver, unbounded};
 use parking_lot::Mutex;
 use redis_dlock::port::{AcquireOutcome, Claim, ExtendOutcome, Operations, ProbeOutcome};
 use redis_dlock::{BackendFailure, CancelToken, DLockConfig, DLockGenerator, DistributedReentrantLock, Error};
+use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -218,6 +220,58 @@ fn an_inbox_ends_if_it_is_answered_at_once_without_news<V: ConsensusStore>() {
     let mut inbox = processor.queue().unwrap().open_inbox("h-1-ff", Duration::MAX).unwrap();
     let heard = inbox.next(Duration::from_secs(20));
     assert!(heard.is_err(), "{heard:?}");
+}
+
+/// An etcd that begins each stream at once, and says nothing in it. It is at the revision 7 for the first stream, and at 12 from then on. The entry of
+/// each look has last changed at this one. Returns its URL, and what each stream begins with.
+fn silent_streams(changed: u64) -> (String, Receiver<Option<u64>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, (asks, asked)) = (url::<Etcd>(&listener.local_addr().unwrap().to_string()), unbounded());
+    thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut client in listener.incoming().map_while(Result::ok) {
+            let (mut request, mut piece) = (String::new(), [0; 4096]);
+            while !request.ends_with('}') {
+                let length = client.read(&mut piece).unwrap();
+                request.push_str(str::from_utf8(&piece[..length]).unwrap());
+            }
+            let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+            let revision = if open.is_empty() { "7" } else { "12" };
+            let header = json!({ "cluster_id": "1", "revision": revision, "raft_term": "1" });
+            let answer = if request.starts_with("POST /v3/watch ") {
+                let from = body["create_request"].get("start_revision");
+                let _ = asks.send(from.map(|from| from.as_str().unwrap().parse().unwrap()));
+                open.push(client.try_clone().unwrap());
+                json!({ "result": { "header": header, "created": true } })
+            } else {
+                let revision = changed.to_string();
+                let entry = json!({ "key": body["key"], "create_revision": "2", "mod_revision": revision });
+                json!({ "header": header, "kvs": [entry] })
+            };
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
+            let _ = client.write_all(format!("{head}{answer}\n").as_bytes());
+        }
+    });
+    (url, asked)
+}
+
+/// The first line of a stream comes before the changes since the revision that it begins with, and the connection may die between both.
+///
+/// Shows: L1.
+#[test]
+fn an_etcd_that_has_begun_a_stream_has_told_nothing_by_that() {
+    let begins = |changed, next| {
+        let (url, asked) = silent_streams(changed);
+        let processor = Etcd::processor(&url);
+        // The first stream lives for this long, and the second one for 20 s.
+        let _inbox = processor.queue().unwrap().open_inbox("h-1-ff", Duration::from_secs(5)).unwrap();
+        let begins = [(); 3].map(|()| asked.recv_timeout(Duration::from_secs(60)).unwrap());
+        assert_eq!(begins, [None, Some(next), Some(next)]);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| begins(9, 8));
+        scope.spawn(|| begins(7, 13));
+    });
 }
 
 /// Who has once had an answer of the store knows that the URL is right. Then such an answer is that of a server that is away.
