@@ -5,7 +5,7 @@ use crate::support::claim;
 use crate::support::crew::{Member, eventually, spawn};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use redis_dlock::port::{
-    AcquireOutcome, ExtendOutcome, LONGEST_KEY, Limit, Operations, Outcome, ProbeOutcome, Request,
+    AcquireOutcome, ExtendOutcome, LONGEST_KEY, Limit, Message, Operations, Outcome, ProbeOutcome, Request,
 };
 use redis_dlock::{Clock, DLockConfig, DLockGenerator, DistributedReentrantLock, ManualClock, SystemClock};
 use std::net::TcpStream;
@@ -235,15 +235,23 @@ fn two_hundred_tenures_are_kept_by_few_requests<V: ConsensusStore>() {
 /// end it if that was compacted.
 #[test]
 fn etcd_reads_nothing_again_for_an_inbox_that_hears_nothing() {
-    let servers = Etcd::start(1);
-    let store = Etcd::processor(&servers.url("a"));
-    // The first stream lives for this long, and each later one for twenty times as long.
-    let mut inbox = store.queue().unwrap().open_inbox("h-1-ff", Duration::from_secs(1)).unwrap();
-    ["", "again"].into_iter().for_each(|value| servers.put("b", value));
-    let Some(Look::Held { index, .. }) = servers.look_at("b")() else { panic!("it was written") };
-    assert_eq!(inbox.next(Duration::from_secs(3)).unwrap(), None, "the second stream begins");
-    servers.compact(index);
-    assert_eq!(inbox.next(Duration::from_secs(25)).unwrap(), None, "the third stream begins");
+    let (servers, counter, url) = counted::<Etcd>("a");
+    let counter = Arc::new(counter);
+    let store = Etcd::processor(&url);
+    // The first stream lives for this long.
+    let mut inbox = store.queue().unwrap().open_inbox("h-1-ff", Duration::from_secs(5)).unwrap();
+    let (again, (tells, told)) = (Arc::clone(&counter), unbounded());
+    counter.before("/v3/kv/range", move || {
+        ["", "again"].into_iter().for_each(|value| servers.put("b", value));
+        let Some(Look::Held { index, .. }) = servers.look_at("b")() else { panic!("it was written") };
+        again.before("/v3/watch", move || {
+            servers.compact(index);
+            tells.send(servers).unwrap();
+        });
+    });
+    let _servers = told.recv_timeout(LEASE).expect("the next stream begins");
+    assert!(store.directory().unwrap().say("h-1-ff", "k", "describe", LEASE).unwrap());
+    assert_eq!(inbox.next(LEASE).unwrap(), Some(Message::Said { text: "describe".into() }));
 }
 
 /// To open one takes several round trips, and each of several servers has a part of the time: far away, all tenures would be lost.
