@@ -2,6 +2,8 @@
 
 use crate::consensus::{ConsensusStore, Consul, Quorum, counted};
 use crate::support::crew::{eventually, queue_by, spawn};
+use crate::support::lab::STALL;
+use crate::support::stalls::on_a_running_machine;
 use redis_dlock::port::{AcquireOutcome, Break, BreakOutcome, Claim, Inbox, LockProcessor, Message, Operations};
 use redis_dlock::{DLockConfig, DLockGenerator, DistributedReentrantLock};
 use std::sync::Arc;
@@ -86,32 +88,36 @@ fn a_thousand_killed_clients_leave_nothing_once_others_have_come() {
 fn an_inbox_that_is_back_is_not_deleted_again() {
     /// One more than a sweep deletes, so that another one follows at once.
     const IDLE: usize = 257;
-    /// How many are back before that one: a sweep may take a second.
+    /// How many are back before that one.
     const BACK: usize = 10;
     /// The flag of Consul's locks, which an inbox has, too.
     const LOCK: u64 = 0x2ddc_cbc0_58a5_0c18;
-    let (servers, counter, url) = counted::<Consul>("a");
-    let (servers, counter) = (Arc::new(servers), Arc::new(counter));
-    let paths: Vec<_> = (0..IDLE).map(|number| format!("a/.inbox/idle-{number}-c0ffee")).collect();
-    let missing = move |servers: &Consul| {
-        let left = servers.list("a/.inbox/");
-        paths.iter().filter(|path| !left.contains(path)).cloned().collect::<Vec<_>>()
-    };
-    let write = |servers: &Consul, paths: &[String]| paths.iter().for_each(|path| servers.set(path, "", LOCK));
-    write(&servers, &missing(&servers));
-    let sweeps = "/v1/kv/a/.inbox/?recurse";
-    let (again, between, back) = (Arc::clone(&counter), Arc::clone(&servers), missing.clone());
-    let (tells, told) = crossbeam_channel::bounded(1);
-    counter.before(sweeps, move || {
-        again.before(sweeps, move || {
-            write(&between, &back(&between)[..BACK]);
-            tells.send(()).unwrap();
+    // A sweep may take a second.
+    on_a_running_machine(STALL, || {
+        let (servers, counter, url) = counted::<Consul>("a");
+        let (servers, counter) = (Arc::new(servers), Arc::new(counter));
+        let paths: Vec<_> = (0..IDLE).map(|number| format!("a/.inbox/idle-{number}-c0ffee")).collect();
+        let missing = move |servers: &Consul| {
+            let left = servers.list("a/.inbox/");
+            paths.iter().filter(|path| !left.contains(path)).cloned().collect::<Vec<_>>()
+        };
+        let write = |servers: &Consul, paths: &[String]| paths.iter().for_each(|path| servers.set(path, "", LOCK));
+        write(&servers, &missing(&servers));
+        let (again, between, back) = (Arc::clone(&counter), Arc::clone(&servers), missing.clone());
+        let (tells, told) = crossbeam_channel::bounded(1);
+        counter.before("/v1/kv/a/.inbox/?recurse", move || {
+            // The query between the first sweep and the second one.
+            again.before("/v1/kv/a/.inbox/comes-1-c0ffee?recurse", move || {
+                write(&between, &back(&between)[..BACK]);
+                tells.send(()).unwrap();
+            });
         });
+        let store = Consul::processor(&url);
+        let _inbox = store.queue().unwrap().open_inbox("comes-1-c0ffee", LIMIT).unwrap();
+        told.recv_timeout(LIMIT).unwrap();
+        let is_swept = || missing(&servers).len() == IDLE - BACK;
+        eventually("the second sweep deletes the one that the first has left", is_swept);
     });
-    let store = Consul::processor(&url);
-    let _inbox = store.queue().unwrap().open_inbox("comes-1-c0ffee", LIMIT).unwrap();
-    told.recv_timeout(LIMIT).unwrap();
-    eventually("the second sweep deletes the one that the first has left", || missing(&servers).len() == IDLE - BACK);
 }
 
 /// Another message comes behind it before the holder has asked for either.
