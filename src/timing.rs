@@ -255,7 +255,7 @@ pub(crate) const LISTEN: Duration = Duration::from_secs(30);
 /// would abandon every connect.
 pub(crate) const SUBSCRIBE_LIMIT: Duration = LONGEST_TIMEOUT.saturating_mul(2);
 
-/// An inbox that lives for less counts as one that could not be opened: as long as the longest pause after those.
+/// An inbox that lives for less than this counts as one that could not be opened. It is as long as the longest pause after a failed attempt.
 pub(crate) const BRIEF: Duration = LONGEST_RETRY_PAUSE;
 
 /// How long the first lock that may linger waits at most until its key is heard. It is the time of some round trips.

@@ -180,8 +180,8 @@ impl Subscription {
         state.failures == 1 && !state.is_stopped
     }
 
-    /// Notes that the thread has no inbox. Returns the pause before it subscribes again. An inbox that has ended soon counts as a failed attempt for
-    /// it: a server or a proxy may end each at once.
+    /// Notes that the thread has no inbox. Returns the pause before it subscribes again. For this pause, an inbox that has ended soon counts as a
+    /// failed attempt: a server or a proxy may end each at once.
     pub(super) fn note_end(&self, now: Moment) -> Duration {
         let mut state = self.state.lock();
         state.breaker = None;

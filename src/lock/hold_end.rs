@@ -45,7 +45,7 @@ impl Future for ReleaseFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let parts = self.parts.upgrade();
         if let Some(parts) = &parts {
-            // The parent's thread tells the parent's future.
+            // In a forked child, no thread ever leaves the outcome here.
             parts.core.process.check()?;
         }
         let released = self.released.poll(cx.waker());

@@ -10,7 +10,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// no failure.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     const ESCAPE: char = '\x1b';
-    // JSON has no colours, but may have U+007F in a name, which goes with the colours.
+    // Where `AutoStream` removes colours, it removes U+007F, too, which a name in JSON may contain. JSON has no colours.
     if text.contains(ESCAPE) {
         write_to(AutoStream::auto(io::stdout().lock()), text.as_bytes())
     } else {

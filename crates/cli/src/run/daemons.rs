@@ -21,7 +21,7 @@ pub(crate) struct Daemons {
 }
 
 impl Daemons {
-    /// Those of a command that is about to begin as this process: whatever other child there is belongs to somebody else.
+    /// The daemons of a command that is about to begin as this process. All other children that there are now are none of the command's.
     pub(crate) fn of(command: Pid) -> Self {
         let own = children().into_iter().filter(|child| *child != command).collect();
         Self { own, asked: HashSet::new(), is_said: false }

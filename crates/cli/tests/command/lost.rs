@@ -1,6 +1,7 @@
 //! A lock that is lost while the command runs.
 
-use super::kit::{Ended, KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
+use super::kit::{KEY, Kit, KitOn, Site, Start, lives, on_each_site, state};
+use super::stalls::on_a_running_machine;
 use super::support::Proxy;
 use super::support::crew::{eventually, spawn};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -183,8 +184,13 @@ fn the_lease_is_renewed_for_as_long_as_the_command_runs() {
 
 /// `dlock` is cut off from the server, and what the shell command has started ignores the stop signal. Each command that holds the lock writes into
 /// one file, so that the order shows whether two were inside. The second one is inside for longer than anything of the first one may be. The file
-/// `go` is there once the lease has less left than the default grace.
-fn is_over_when_its_lease_is(lease: &[&str], shell: &str) -> Ended {
+/// `go` is there once the lease has less left than the default grace. The first one ends with this status. The server's lease runs on while the
+/// machine stands still.
+fn is_over_when_its_lease_is(lease: &[&str], shell: &str, status: i32) {
+    on_a_running_machine(Duration::from_millis(500), || play_to_the_end_of_a_lease(lease, shell, status));
+}
+
+fn play_to_the_end_of_a_lease(lease: &[&str], shell: &str, status: i32) {
     let kit = Kit::new();
     let network = Proxy::to(kit.server.port(), Duration::ZERO);
     let first = kit.run(lease, shell).env("DLOCK_URL", network.url()).start();
@@ -198,12 +204,12 @@ fn is_over_when_its_lease_is(lease: &[&str], shell: &str) -> Ended {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    let first = first.end();
+    let first = first.end().expect(status);
+    assert_eq!(first.err.contains("could not be renewed"), status == 66, "{first:?}");
     second.end().expect(0);
     let log = fs::read_to_string(kit.path("log")).unwrap();
     let beside = log.lines().skip_while(|line| *line == "first").filter(|line| *line == "first").count();
     assert_eq!(beside, 0, "the first one wrote after the second one had begun");
-    first
 }
 
 /// Ignores the stop signal.
@@ -211,20 +217,20 @@ const DEAF: &str = "echo $$ > pid; trap '' TERM; while :; do echo first >> log; 
 
 #[test]
 fn a_command_that_ignores_the_stop_signal_has_ended_when_its_lease_is_over() {
-    is_over_when_its_lease_is(&["--lease", "6s"], DEAF).expect(66).says(["could not be renewed"]);
+    is_over_when_its_lease_is(&["--lease", "6s"], DEAF, 66);
 }
 
 /// The command ends while the lease has less left than the grace, and more than the 2.5 s before its end at which `dlock` ends the command.
 #[test]
 fn what_a_command_has_left_behind_has_ended_when_the_lease_is_over() {
     let shell = format!("({DEAF}) & until [ -e go ]; do sleep 0.01; done; exit 3");
-    is_over_when_its_lease_is(&["--lease", "15s"], &shell).expect(3);
+    is_over_when_its_lease_is(&["--lease", "15s"], &shell, 3);
 }
 
 #[test]
 #[ignore = "takes half a minute"]
 fn in_twenty_runs_at_the_defaults_nobody_is_inside_beside_another() {
-    let runs: Vec<_> = (0..20).map(|_| spawn(|| drop(is_over_when_its_lease_is(&[], DEAF).expect(66)))).collect();
+    let runs: Vec<_> = (0..20).map(|_| spawn(|| is_over_when_its_lease_is(&[], DEAF, 66))).collect();
     // Longer than a hang, because a lease is.
     while !runs.iter().all(|run| run.is_finished()) {
         std::thread::sleep(Duration::from_millis(100));

@@ -30,6 +30,8 @@ mod recipes;
 mod run_book;
 mod settings;
 mod signals;
+#[path = "../../../../tests/it/support/stalls.rs"]
+mod stalls;
 mod statuses;
 mod streams;
 #[path = "../../../../tests/support/mod.rs"]

@@ -16,8 +16,8 @@
 //!
 //! Nothing is missed from the first line on: it has the revision at which the watch began. A stream that begins with an earlier revision is told
 //! every change since, unless etcd has compacted them. In that case it ends with a reason. The client then opens the inbox again, and asks about all
-//! that it waits for. Deletions are no messages: an inbox is deleted when its client closes, and a message goes with the session that it was written with, so a
-//! look that finds no entry has missed nothing that somebody still waits for.
+//! that it waits for. Deletions are no messages. An inbox is deleted when its client closes. A message is deleted when the session ends with which it was
+//! written. So a look may find none, and nobody waits for what that message said.
 
 use super::client::{EtcdClient, odd};
 use super::encode;
